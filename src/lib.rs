@@ -1,0 +1,11 @@
+//! zrfs keeps a dataset as a *store*: millions of records in a few large files, each found in O(1) and compressed on
+//! its own. A store is gathered from by training code, mounted by `zrfs-mount` for tools that know only files, and
+//! shares its format with PyPI's `loaderx` 1.5.2.
+//!
+//! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod storage;
+
+pub use error::{Error, Result};

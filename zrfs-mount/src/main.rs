@@ -1,0 +1,2 @@
+//! The command `zrfs-mount`.
+fn main() {}
