@@ -5,7 +5,11 @@
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
 #![forbid(unsafe_code)]
 
+pub mod codec;
 pub mod error;
+pub mod format;
 pub mod storage;
+pub mod store;
 
 pub use error::{Error, Result};
+pub use store::{OpenOptions, Store, Writer, WriterOptions};

@@ -4,14 +4,18 @@
 //! test can count operations, fail one of them, or forget what was not synced.
 
 use crate::error::{Error, Result};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use std::ffi::OsString;
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A directory tree that stores live in.
+/// A file system that stores live in.
 pub trait Storage: Debug + Send + Sync {
     /// Opens an existing file for reading. A missing file is `io::ErrorKind::NotFound`.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
@@ -21,8 +25,15 @@ pub trait Storage: Debug + Send + Sync {
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
     /// Creates a directory that must not exist yet.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, in no particular order, without `.` and `..`.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the directory's entries (created, renamed, removed files) survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// The same files, where everything below `dir` is found through an open handle of that directory: whoever holds
+    /// it goes on reading the old files when another directory is renamed to the path.
+    fn pin(&self, dir: &Path) -> io::Result<Arc<dyn Storage>>;
 }
 
 /// An open file with positioned reads and writes; it has no cursor, so threads share it freely.
@@ -32,7 +43,7 @@ pub trait StoreFile: Debug + Send + Sync {
     /// Writes some of the buffers at `offset`, returns how many bytes.
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
-    fn len(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64>;
     /// Cuts or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the file's bytes and length survive a power cut.
@@ -42,29 +53,70 @@ pub trait StoreFile: Debug + Send + Sync {
 }
 
 /// The real file system.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Disk;
+#[derive(Debug, Default)]
+pub struct Disk {
+    /// A directory's handle and the path it stands for; without it, paths mean what they mean to the process.
+    pinned: Option<(File, PathBuf)>,
+}
 
-#[derive(Debug)]
-struct DiskFile(File);
+impl Disk {
+    /// The handle and the path from there by which `path` is reached.
+    fn locate<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+        if let Some((handle, dir)) = &self.pinned
+            && let Ok(below) = path.strip_prefix(dir)
+        {
+            return (handle.as_fd(), if below.as_os_str().is_empty() { Path::new(".") } else { below });
+        }
+        (CWD, path)
+    }
+
+    fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<File> {
+        let (dir, path) = self.locate(path);
+        let mode = Mode::from_raw_mode(0o666);
+        Ok(File::from(rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode)?))
+    }
+}
 
 impl Storage for Disk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(File::open(path)?)))
+        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDONLY)?)))
     }
     fn open_rw(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(OpenOptions::new().read(true).write(true).open(path)?)))
+        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR)?)))
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)))
+        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir(path)
+        let (dir, path) = self.locate(path);
+        Ok(rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))?)
+    }
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let dir = self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::new(dir)? {
+            let name = entry?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name));
+            }
+        }
+        Ok(names)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let (dir, path) = self.locate(path);
+        Ok(rustix::fs::unlinkat(dir, path, AtFlags::empty())?)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
+    }
+    fn pin(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
+        let handle = self.open_with(dir, OFlags::PATH | OFlags::DIRECTORY)?;
+        Ok(Arc::new(Disk { pinned: Some((handle, dir.to_path_buf())) }))
     }
 }
+
+#[derive(Debug)]
+struct DiskFile(File);
 
 impl StoreFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -73,7 +125,7 @@ impl StoreFile for DiskFile {
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
     }
-    fn len(&self) -> io::Result<u64> {
+    fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -94,23 +146,34 @@ impl StoreFile for DiskFile {
 /// At most this many buffers go to the kernel in one call (Linux's `UIO_MAXIOV`).
 const MAX_SLICES: usize = 1024;
 
-/// Fills `buf` from `offset` of `file`, through short reads and `EINTR`.
+/// Reads from `offset` of `file` until `buf` is full or the file ends; returns the bytes read. Goes on after short
+/// reads and `EINTR`.
 ///
 /// # Errors
-/// [`Error::Corrupt`] if the file ends before the buffer is full; `what` says what was being read.
-pub fn read_exact_at(file: &dyn StoreFile, path: &Path, buf: &mut [u8], offset: u64, what: &str) -> Result<()> {
+/// [`Error::Io`] with the operating system's reason.
+pub fn read_at_most(file: &dyn StoreFile, path: &Path, buf: &mut [u8], offset: u64) -> Result<usize> {
     let mut done = 0;
-    while done < buf.len() {
-        match file.read_at(&mut buf[done..], offset + done as u64) {
-            Ok(0) => {
-                let end = offset + done as u64;
-                let wanted = offset + buf.len() as u64;
-                return Err(Error::corrupt(path, end, format!("the file ends here, but {what} reaches to {wanted}")));
-            }
+    while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => break,
             Ok(n) => done += n,
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             Err(e) => return Err(Error::io("read", path)(e)),
         }
+    }
+    Ok(done)
+}
+
+/// Fills `buf` from `offset` of `file`.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the file ends before the buffer is full, where `what` names what was being read;
+/// [`Error::Io`] with the operating system's reason.
+pub fn read_exact_at(file: &dyn StoreFile, path: &Path, buf: &mut [u8], offset: u64, what: &str) -> Result<()> {
+    let done = read_at_most(file, path, buf, offset)?;
+    if done < buf.len() {
+        let (end, wanted) = (offset.saturating_add(done as u64), offset.saturating_add(buf.len() as u64));
+        return Err(Error::corrupt(path, end, format!("the file ends here, but {what} reaches to byte {wanted}")));
     }
     Ok(())
 }

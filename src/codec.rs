@@ -1,0 +1,151 @@
+//! Compression: one zstd frame a record, with contexts that are reused from record to record.
+
+use crate::format::Codec;
+use std::cell::RefCell;
+use std::io::Cursor;
+use std::sync::{Mutex, PoisonError};
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
+
+/// Largest dictionary that is loaded, in bytes; the largest that is ever trained has 1 MiB.
+pub const MAX_DICT: u64 = 64 << 20;
+
+/// The level that stores are written with where none is given: 3, and 19 against a dictionary.
+pub fn default_level(codec: Codec) -> i32 {
+    match codec {
+        Codec::Raw | Codec::Zstd => 3,
+        Codec::ZstdDict => 19,
+    }
+}
+
+thread_local! {
+    /// One decompression context a thread: it has no state between records, only memory worth keeping.
+    static DCTX: RefCell<DCtx<'static>> = RefCell::new(DCtx::create());
+}
+
+/// Turns stored bytes into a record. Shared freely between threads.
+pub struct Decoder {
+    codec: Codec,
+    dict: Option<DDict<'static>>,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").field("codec", &self.codec).field("dict", &self.dict.is_some()).finish()
+    }
+}
+
+impl Decoder {
+    /// A decoder for `codec`; the dictionary is digested once, here.
+    ///
+    /// # Errors
+    /// A reason, if zstd does not take the dictionary.
+    pub fn new(codec: Codec, dict: Option<&[u8]>) -> Result<Self, String> {
+        let dict = match dict {
+            Some(bytes) => Some(DDict::try_create(bytes).ok_or("zstd does not take it as a dictionary")?),
+            None => None,
+        };
+        Ok(Decoder { codec, dict })
+    }
+
+    /// Decodes all of `src` into exactly `dst`.
+    ///
+    /// # Errors
+    /// Why `src` is not `dst.len()` bytes compressed with the store's codec.
+    pub fn decode(&self, src: &[u8], dst: &mut [u8]) -> Result<(), String> {
+        let wanted = dst.len();
+        let got = match (self.codec, &self.dict) {
+            (Codec::Raw, _) => {
+                if src.len() != wanted {
+                    return Err(format!("{} raw bytes where {wanted} were stored", src.len()));
+                }
+                dst.copy_from_slice(src);
+                return Ok(());
+            }
+            (Codec::Zstd, _) => DCTX.with_borrow_mut(|ctx| ctx.decompress(dst, src)),
+            (Codec::ZstdDict, Some(dict)) => DCTX.with_borrow_mut(|ctx| ctx.decompress_using_ddict(dst, src, dict)),
+            (Codec::ZstdDict, None) => return Err("the store has no dictionary".into()),
+        };
+        match got {
+            Ok(n) if n == wanted => Ok(()),
+            Ok(n) => Err(format!("it decodes to {n} bytes, {wanted} were stored")),
+            Err(code) => Err(format!("zstd: {}", get_error_name(code))),
+        }
+    }
+}
+
+/// Turns records into stored bytes. Shared freely between threads; each call borrows a context of a pool.
+pub struct Encoder {
+    codec: Codec,
+    level: i32,
+    dict: Option<Vec<u8>>,
+    pool: Mutex<Vec<CCtx<'static>>>,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").field("codec", &self.codec).field("level", &self.level).finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder for `codec` at zstd's `level`, against `dict` for [`Codec::ZstdDict`].
+    ///
+    /// # Errors
+    /// A reason, if zstd has no such level.
+    pub fn new(codec: Codec, level: i32, dict: Option<Vec<u8>>) -> Result<Self, String> {
+        let levels = zstd::compression_level_range();
+        if codec != Codec::Raw && !levels.contains(&level) {
+            return Err(format!("zstd has no level {level}; it has {} to {}", levels.start(), levels.end()));
+        }
+        Ok(Encoder { codec, level, dict, pool: Mutex::new(Vec::new()) })
+    }
+
+    /// The codec this encodes for.
+    pub fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    /// Compresses each of `records` to a frame of its own, appended to `out`; calls `done` with each frame's length.
+    ///
+    /// Frames carry their content's size and checksum, so a reader can check what it decoded.
+    ///
+    /// # Errors
+    /// zstd's reason (out of memory is the only one that happens).
+    pub fn encode(&self, records: &[&[u8]], out: &mut Vec<u8>, mut done: impl FnMut(usize)) -> Result<(), String> {
+        let message = |code| format!("zstd: {}", get_error_name(code));
+        let pooled = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut ctx = match pooled {
+            Some(ctx) => ctx,
+            None => {
+                let mut ctx = CCtx::try_create().ok_or("zstd: out of memory")?;
+                ctx.set_parameter(CParameter::CompressionLevel(self.level)).map_err(message)?;
+                ctx.set_parameter(CParameter::ChecksumFlag(true)).map_err(message)?;
+                if let Some(dict) = &self.dict {
+                    ctx.load_dictionary(dict).map_err(message)?;
+                }
+                ctx
+            }
+        };
+        for record in records {
+            let start = out.len();
+            out.reserve(compress_bound(record.len()));
+            let mut tail = Cursor::new(&mut *out);
+            tail.set_position(start as u64);
+            let n = ctx.compress2(&mut tail, record).map_err(message)?;
+            done(n);
+        }
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(ctx);
+        Ok(())
+    }
+}
+
+/// Trains a dictionary of at most `size` bytes on samples that stand one after the other in `samples`.
+///
+/// # Errors
+/// zstd's reason: most often that there are too few samples, or too small ones.
+pub fn train_dict(samples: &[u8], sizes: &[usize], size: usize) -> Result<Vec<u8>, String> {
+    if sizes.iter().sum::<usize>() != samples.len() {
+        return Err("the sample sizes do not add up".into());
+    }
+    zstd::dict::from_continuous(samples, sizes, size).map_err(|e| e.to_string())
+}

@@ -1,0 +1,188 @@
+//! `meta.zr`: the 32 bytes that say how much of the other files is the store.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
+
+use std::fmt;
+use std::str::FromStr;
+
+/// First bytes of every `meta.zr`.
+pub const MAGIC: [u8; 4] = *b"ZREC";
+/// The format version that this crate reads and writes.
+pub const VERSION: u8 = 3;
+/// Length of `meta.zr` in bytes.
+pub const HEADER_LEN: usize = 32;
+
+/// How the records of a store are compressed; fixed when the store is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// Stored as they are.
+    Raw,
+    /// One zstd frame a record.
+    Zstd,
+    /// One zstd frame a record, against the store's dictionary.
+    ZstdDict,
+}
+
+impl Codec {
+    /// Every codec, in the order of their numbers in the header.
+    pub const ALL: [Codec; 3] = [Codec::Raw, Codec::Zstd, Codec::ZstdDict];
+
+    /// The codec's number in the header.
+    pub fn number(self) -> u8 {
+        match self {
+            Codec::Raw => 0,
+            Codec::Zstd => 1,
+            Codec::ZstdDict => 2,
+        }
+    }
+
+    /// The codec's name in schemas and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Raw => "raw",
+            Codec::Zstd => "zstd",
+            Codec::ZstdDict => "zstd_dict",
+        }
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Codec {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        Codec::ALL
+            .into_iter()
+            .find(|c| c.name() == s)
+            .ok_or_else(|| format!("no codec is called {s:?}; there are raw, zstd and zstd_dict"))
+    }
+}
+
+/// The decoded `meta.zr`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// How records are compressed.
+    pub codec: Codec,
+    /// The chunk that the next record goes to; the chunks are exactly `0..=tail_chunk`.
+    pub tail_chunk: u32,
+    /// Where in that chunk the next record goes.
+    pub tail_offset: u32,
+    /// Number of live records, which are exactly the indices below it.
+    pub length: u64,
+    /// Bytes that the format leaves free; kept as they are when the header is rewritten.
+    pub reserved: [u8; 10],
+}
+
+impl Header {
+    /// The header of an empty store.
+    pub fn new(codec: Codec) -> Self {
+        Header { codec, tail_chunk: 0, tail_offset: 0, length: 0, reserved: [0; 10] }
+    }
+
+    /// The bytes of `meta.zr`.
+    pub fn encode(&self) -> [u8; HEADER_LEN] {
+        let mut out = [0; HEADER_LEN];
+        let fields = [
+            &MAGIC[..],
+            &[VERSION, self.codec.number()],
+            &self.tail_chunk.to_le_bytes(),
+            &self.tail_offset.to_le_bytes(),
+            &self.length.to_le_bytes(),
+            &self.reserved,
+        ];
+        for (to, from) in out.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+        out
+    }
+
+    /// Reads `meta.zr`.
+    ///
+    /// # Errors
+    /// The offset in the file and the reason.
+    pub fn decode(bytes: &[u8]) -> Result<Self, (u64, String)> {
+        let (fields, rest) = bytes.split_first_chunk::<HEADER_LEN>().ok_or_else(|| {
+            (bytes.len() as u64, format!("a header has {HEADER_LEN} bytes, this has {}", bytes.len()))
+        })?;
+        if !rest.is_empty() {
+            return Err((HEADER_LEN as u64, format!("a header has {HEADER_LEN} bytes, this has {}", bytes.len())));
+        }
+        let [
+            m0,
+            m1,
+            m2,
+            m3,
+            version,
+            codec,
+            c0,
+            c1,
+            c2,
+            c3,
+            o0,
+            o1,
+            o2,
+            o3,
+            l0,
+            l1,
+            l2,
+            l3,
+            l4,
+            l5,
+            l6,
+            l7,
+            reserved @ ..,
+        ] = *fields;
+        if [m0, m1, m2, m3] != MAGIC {
+            return Err((0, "it does not begin with ZREC".into()));
+        }
+        if version != VERSION {
+            return Err((4, format!("format version {version}; this program reads version {VERSION}")));
+        }
+        let codec = Codec::ALL
+            .into_iter()
+            .find(|c| c.number() == codec)
+            .ok_or_else(|| (5, format!("codec number {codec}; there are 0, 1 and 2")))?;
+        Ok(Header {
+            codec,
+            tail_chunk: u32::from_le_bytes([c0, c1, c2, c3]),
+            tail_offset: u32::from_le_bytes([o0, o1, o2, o3]),
+            length: u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
+            reserved,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn golden() {
+        let header = Header {
+            codec: Codec::ZstdDict,
+            tail_chunk: 0x0403_0201,
+            tail_offset: 0x0807_0605,
+            length: 0x100f_0e0d_0c0b_0a09,
+            reserved: *b"0123456789",
+        };
+        let bytes = *b"ZREC\x03\x02\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x100123456789";
+        assert_eq!(header.encode(), bytes, "the header's layout changed: bump the version");
+        assert_eq!(Header::decode(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn wrong_bytes_are_named() {
+        let good = Header::new(Codec::Raw).encode();
+        assert_eq!(Header::decode(&good[..31]).unwrap_err().0, 31);
+        assert_eq!(Header::decode(&[&good[..], &[0]].concat()).unwrap_err().0, 32);
+        for (at, value) in [(0, b'z'), (3, 0), (4, 2), (4, 4), (5, 3), (5, 255)] {
+            let mut bad = good;
+            bad[at] = value;
+            let (offset, reason) = Header::decode(&bad).unwrap_err();
+            assert_eq!(offset, if at < 4 { 0 } else { at as u64 }, "{reason}");
+        }
+    }
+}

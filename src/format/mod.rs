@@ -1,0 +1,47 @@
+//! Bytes to values and back: the layout of every file of a store, written once and here only.
+//!
+//! Nothing in this module does I/O. Decoding never trusts: it returns a reason on the first contradiction, and never
+//! panics or allocates by a length that it read. `docs/FORMAT.md` explains the layouts with diagrams, and the golden
+//! vectors in the tests hold the two together.
+
+pub mod dtype;
+pub mod header;
+pub mod schema;
+pub mod table;
+
+pub use header::{Codec, Header};
+pub use schema::{Kind, Schema};
+pub use table::Entry;
+
+/// The header's file.
+pub const META_FILE: &str = "meta.zr";
+/// The dictionary's file, present only in `zstd_dict` stores.
+pub const DICT_FILE: &str = "dict.zr";
+/// The type's file, present only in typed stores.
+pub const SCHEMA_FILE: &str = "schema.msgpack";
+
+/// The longest record in bytes, before compression.
+pub const MAX_RECORD: u64 = 1 << 31;
+
+/// The sizes at which a store rolls over to its next file.
+///
+/// Stores on disk always have [`Layout::STANDARD`]; smaller ones exist so that roll-over can be tested without
+/// writing gigabytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Entries in one `.loc` file.
+    pub segment_entries: u64,
+    /// No record reaches this offset of a `.chunk` file.
+    pub chunk_bytes: u64,
+}
+
+impl Layout {
+    /// The layout of format version 3: 2^28 entries a segment, 2^32 bytes a chunk.
+    pub const STANDARD: Layout = Layout { segment_entries: 1 << 28, chunk_bytes: 1 << 32 };
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout::STANDARD
+    }
+}

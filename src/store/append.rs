@@ -1,0 +1,371 @@
+//! Writing a store: create it or open it for appending, append, sync, close.
+
+use super::files::{Files, Part};
+use super::{check_files, read_dict, read_header};
+use crate::codec::{Encoder, default_level};
+use crate::error::{Error, Result};
+use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
+use crate::storage::{Disk, Storage, StoreFile, write_all_at};
+use rayon::prelude::*;
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An append compresses and writes at most about this many bytes of records at a time, so that its memory is bounded
+/// whatever it is given (a single larger record excepted).
+const ROUND: usize = 32 << 20;
+
+/// A thread compresses at least this many bytes of records at a time.
+const MIN_SHARE: usize = 64 << 10;
+
+/// How a store is created or opened for writing.
+#[derive(Debug, Clone)]
+pub struct WriterOptions {
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    codec: Codec,
+    level: Option<i32>,
+    dict: Option<Vec<u8>>,
+}
+
+impl WriterOptions {
+    /// A store of `codec` at the codec's usual level, on the real file system.
+    pub fn new(codec: Codec) -> Self {
+        WriterOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, codec, level: None, dict: None }
+    }
+
+    /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
+    #[must_use]
+    pub fn level(mut self, level: Option<i32>) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Installs this dictionary in a new [`Codec::ZstdDict`] store.
+    #[must_use]
+    pub fn dict(mut self, dict: Vec<u8>) -> Self {
+        self.dict = Some(dict);
+        self
+    }
+
+    /// Puts the files into `storage`: the seam for tests.
+    #[must_use]
+    pub fn storage(mut self, storage: Arc<dyn Storage>) -> Self {
+        self.storage = storage;
+        self
+    }
+
+    /// Rolls over at other sizes than the format's: the seam for tests of roll-over.
+    #[must_use]
+    pub fn layout(mut self, layout: Layout) -> Self {
+        self.layout = layout;
+        self
+    }
+
+    /// Creates an empty store in a new directory `path`.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if `path` exists; [`Error::Invalid`] for a level that zstd does not have;
+    /// [`Error::Dictionary`] if there is no dictionary where the codec needs one; [`Error::Io`].
+    pub fn create(self, path: impl AsRef<Path>) -> Result<Writer> {
+        let dir = path.as_ref();
+        let dict_path = dir.join(DICT_FILE);
+        let encoder = self.encoder(&dict_path, self.dict.clone())?;
+        self.storage.create_dir(dir).map_err(|e| match e.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::Exists { path: dir.to_path_buf() },
+            _ => Error::io("create", dir)(e),
+        })?;
+        let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
+        let create = |path: &Path, bytes: &[u8]| -> Result<Arc<dyn StoreFile>> {
+            let file = storage.create_new(path).map_err(Error::io("create", path))?;
+            write_all_at(&*file, path, &mut [IoSlice::new(bytes)], 0)?;
+            Ok(file)
+        };
+        if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
+            create(&dict_path, dict)?.sync().map_err(Error::io("sync", &dict_path))?;
+        }
+        create(&dir.join("0.chunk"), &[])?;
+        // The header comes last: a directory with a header is a store.
+        let header = Header::new(self.codec);
+        let meta = create(&dir.join(META_FILE), &header.encode())?;
+        self.writer(Files::new(storage, dir, true), meta, header, encoder)
+    }
+
+    /// Opens the existing store at `path` for appending. The store's own codec and dictionary hold; of the options
+    /// only the level, the storage and the layout count.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process writes to it; otherwise as [`super::OpenOptions::open`].
+    pub fn open(mut self, path: impl AsRef<Path>) -> Result<Writer> {
+        let dir = path.as_ref();
+        let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
+        let meta_path = dir.join(META_FILE);
+        let meta = storage.open_rw(&meta_path).map_err(Error::io("open", &meta_path))?;
+        let header = read_header(&*meta, &meta_path)?;
+        let files = Files::new(storage, dir, true);
+        check_files(&files, &header, self.layout, false)?;
+        let dict_path = dir.join(DICT_FILE);
+        let dict = match header.codec {
+            Codec::Raw | Codec::Zstd => None,
+            Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, false)?,
+        };
+        self.codec = header.codec;
+        let encoder = self.encoder(&dict_path, dict)?;
+        self.writer(files, meta, header, encoder)
+    }
+
+    fn encoder(&self, dict_path: &Path, dict: Option<Vec<u8>>) -> Result<Encoder> {
+        if self.codec == Codec::ZstdDict && dict.is_none() {
+            let reason = "a zstd_dict store needs a trained dictionary before its first record".into();
+            return Err(Error::Dictionary { path: dict_path.to_path_buf(), reason });
+        }
+        let dict = dict.filter(|_| self.codec == Codec::ZstdDict);
+        let level = self.level.unwrap_or(default_level(self.codec));
+        Encoder::new(self.codec, level, dict).map_err(Error::invalid)
+    }
+
+    fn writer(self, files: Files, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Result<Writer> {
+        let dir = files.dir().to_path_buf();
+        if !meta.try_lock().map_err(Error::io("lock", &dir))? {
+            return Err(Error::Locked { path: dir });
+        }
+        let meta_path = dir.join(META_FILE);
+        let dirty = BTreeSet::new();
+        Ok(Writer { files, meta, meta_path, header, encoder, layout: self.layout, latched: false, dirty })
+    }
+}
+
+/// A store opened for appending: the only writer, by an advisory lock that ends with it or with its process.
+///
+/// What survives what: when [`append`](Writer::append) returns, its records survive the end of this process, however
+/// it comes; when [`sync`](Writer::sync) returns, everything appended before survives a power cut.
+#[derive(Debug)]
+pub struct Writer {
+    files: Files,
+    meta: Arc<dyn StoreFile>,
+    meta_path: PathBuf,
+    header: Header,
+    encoder: Encoder,
+    layout: Layout,
+    /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
+    latched: bool,
+    dirty: BTreeSet<Part>,
+}
+
+/// A length of a store to go back to; see [`Writer::rollback`].
+#[derive(Debug, Clone, Copy)]
+pub struct Mark(Header);
+
+impl Writer {
+    /// The number of records.
+    pub fn len(&self) -> u64 {
+        self.header.length
+    }
+
+    /// Whether the store has no record.
+    pub fn is_empty(&self) -> bool {
+        self.header.length == 0
+    }
+
+    /// The directory of the store.
+    pub fn path(&self) -> &Path {
+        self.files.dir()
+    }
+
+    /// How records are compressed.
+    pub fn codec(&self) -> Codec {
+        self.header.codec
+    }
+
+    /// Appends `records` in order and returns their indices. They are compressed on all cores.
+    ///
+    /// Readers see the records when this returns, never a part of one; of a batch of more than 32 MiB they may see
+    /// the first records before the last.
+    ///
+    /// # Errors
+    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, before anything is written;
+    /// [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
+    /// batch too), and every further call gives [`Error::Latched`].
+    pub fn append(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
+        let first = self.len();
+        if let Some(bad) = records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
+            return Err(Error::RecordLength { length: bad.len() as u64 });
+        }
+        self.guarded(|w| {
+            for round in shares(records, ROUND) {
+                w.append_round(round)?;
+            }
+            Ok(())
+        })?;
+        Ok(first..self.len())
+    }
+
+    /// Makes everything appended so far survive a power cut: data first, then the table, then the header.
+    ///
+    /// # Errors
+    /// [`Error::Io`], after which every further call gives [`Error::Latched`].
+    pub fn sync(&mut self) -> Result<()> {
+        self.guarded(|w| {
+            // `Part` orders chunks before segments.
+            for &part in &w.dirty {
+                w.files.get(part)?.sync().map_err(Error::io("sync", w.files.path(part)))?;
+            }
+            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
+            w.files.storage().sync_dir(w.files.dir()).map_err(Error::io("sync", w.files.dir()))?;
+            w.dirty.clear();
+            Ok(())
+        })
+    }
+
+    /// Syncs and closes the store.
+    ///
+    /// # Errors
+    /// As [`sync`](Writer::sync).
+    pub fn close(mut self) -> Result<()> {
+        self.sync()
+    }
+
+    /// The present length, to go back to.
+    pub fn mark(&self) -> Mark {
+        Mark(self.header)
+    }
+
+    /// Takes back everything appended since `mark`. For stores that nobody reads yet: a reader of the records that
+    /// are taken back could read what comes in their place.
+    ///
+    /// # Errors
+    /// As [`append`](Writer::append).
+    pub fn rollback(&mut self, mark: Mark) -> Result<()> {
+        self.guarded(|w| {
+            let chunks = mark.0.tail_chunk + 1..=w.header.tail_chunk;
+            w.header = mark.0;
+            w.commit()?;
+            for part in chunks.map(Part::Chunk) {
+                w.files.remove(part)?;
+                w.dirty.remove(&part);
+            }
+            let tail = Part::Chunk(w.header.tail_chunk);
+            let cut = w.files.get(tail)?.set_len(u64::from(w.header.tail_offset));
+            cut.map_err(Error::io("cut", w.files.path(tail)))
+        })
+    }
+
+    /// Runs a step that writes; if it fails, the writer latches.
+    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if self.latched {
+            return Err(Error::Latched { path: self.files.dir().to_path_buf() });
+        }
+        let done = step(self);
+        self.latched = done.is_err();
+        done
+    }
+
+    fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
+        if self.header.codec == Codec::Raw {
+            return self.place(records.iter().map(|r| (*r, r.len())));
+        }
+        let bytes: usize = records.iter().map(|r| r.len()).sum();
+        let share = (bytes / (rayon::current_num_threads() * 4)).max(MIN_SHARE);
+        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
+        let encoder = &self.encoder;
+        let compressed: Vec<(Vec<u8>, Vec<usize>)> = shares
+            .par_iter()
+            .map(|records| {
+                let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
+                encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
+                Ok((frames, lengths))
+            })
+            .collect::<Result<_>>()?;
+        let frames = compressed.iter().flat_map(|(frames, lengths)| {
+            let mut rest = &frames[..];
+            lengths.iter().map(move |&n| {
+                let (frame, tail) = rest.split_at(n);
+                rest = tail;
+                frame
+            })
+        });
+        self.place(frames.zip(records.iter().map(|r| r.len())))
+    }
+
+    /// Gives each frame its place, writes the frames, then the table, then the header.
+    fn place<'f>(&mut self, frames: impl Iterator<Item = (&'f [u8], usize)>) -> Result<()> {
+        let mut header = self.header;
+        let mut table = Vec::new();
+        let mut run: Vec<IoSlice<'f>> = Vec::new();
+        let (mut run_chunk, mut run_offset) = (header.tail_chunk, header.tail_offset);
+        let dir = self.files.dir().to_path_buf();
+        let full = || Error::Full { path: dir.clone() };
+        for (frame, length) in frames {
+            // A frame can only be longer than 2^32 - 1 if the record was, and those are refused.
+            let phys = u32::try_from(frame.len()).map_err(|_| full())?;
+            if u64::from(header.tail_offset) + u64::from(phys) >= self.layout.chunk_bytes {
+                self.write_chunk(run_chunk, run_offset, &mut run)?;
+                header.tail_chunk = header.tail_chunk.checked_add(1).ok_or_else(full)?;
+                header.tail_offset = 0;
+                (run_chunk, run_offset) = (header.tail_chunk, 0);
+                if u64::from(phys) >= self.layout.chunk_bytes {
+                    return Err(Error::RecordLength { length: length as u64 });
+                }
+            }
+            let (offset, chunk_id) = (header.tail_offset, header.tail_chunk);
+            table.extend(Entry { offset, phys_length: phys, logic_length: length as u32, chunk_id }.encode());
+            run.push(IoSlice::new(frame));
+            header.tail_offset += phys;
+            header.length = header.length.checked_add(1).ok_or_else(full)?;
+        }
+        self.write_chunk(run_chunk, run_offset, &mut run)?;
+        self.write_table(&table)?;
+        self.header = header;
+        self.commit()
+    }
+
+    fn write_chunk(&mut self, chunk: u32, offset: u32, run: &mut Vec<IoSlice<'_>>) -> Result<()> {
+        let part = Part::Chunk(chunk);
+        let file = self.files.get_or_create(part)?;
+        self.dirty.insert(part);
+        write_all_at(&*file, &self.files.path(part), run, u64::from(offset))?;
+        run.clear();
+        Ok(())
+    }
+
+    /// Writes entries from the store's present length on, over as many segments as they reach.
+    fn write_table(&mut self, mut entries: &[u8]) -> Result<()> {
+        let mut index = self.header.length;
+        while !entries.is_empty() {
+            let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
+            let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
+            let part = Part::Segment(u32::try_from(segment).map_err(full)?);
+            let room = (self.layout.segment_entries - at).saturating_mul(ENTRY_LEN as u64);
+            let (now, later) = entries.split_at(entries.len().min(usize::try_from(room).unwrap_or(usize::MAX)));
+            let file = self.files.get_or_create(part)?;
+            self.dirty.insert(part);
+            write_all_at(&*file, &self.files.path(part), &mut [IoSlice::new(now)], at * ENTRY_LEN as u64)?;
+            index += (now.len() / ENTRY_LEN) as u64;
+            entries = later;
+        }
+        Ok(())
+    }
+
+    /// Makes the header true: from here on, readers see the new length.
+    fn commit(&self) -> Result<()> {
+        write_all_at(&*self.meta, &self.meta_path, &mut [IoSlice::new(&self.header.encode())], 0)
+    }
+}
+
+/// Cuts `records` into consecutive shares of about `bytes` bytes, each of at least one record.
+fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
+    let mut rest = records;
+    std::iter::from_fn(move || {
+        let mut sum = 0usize;
+        let fits = rest.iter().take_while(|r| {
+            sum = sum.saturating_add(r.len());
+            sum <= bytes
+        });
+        let n = fits.count().max(1).min(rest.len());
+        let (share, tail) = rest.split_at(n);
+        rest = tail;
+        (!share.is_empty()).then_some(share)
+    })
+}

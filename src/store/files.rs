@@ -1,0 +1,128 @@
+//! The numbered files of a store (`N.chunk`, `N.loc`), opened when they are needed and few at a time.
+
+use crate::error::{Error, Result};
+use crate::format::Entry;
+use crate::format::table::ENTRY_LEN;
+use crate::storage::{Storage, StoreFile, read_exact_at};
+use lru::LruCache;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// So many numbered files of one store are open at most, however many it has.
+const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
+/// A table read fetches the entries between two wanted ones along with them when they span at most this many bytes.
+const NEAR: u64 = 4096;
+
+/// Which numbered file.
+/// The order is the order in which parts are made durable: data before the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Part {
+    /// `N.chunk`: record bytes.
+    Chunk(u32),
+    /// `N.loc`: a segment of the record table.
+    Segment(u32),
+}
+
+impl Part {
+    fn name(self) -> String {
+        match self {
+            Part::Chunk(n) => format!("{n}.chunk"),
+            Part::Segment(n) => format!("{n}.loc"),
+        }
+    }
+}
+
+/// The files of one store's directory.
+#[derive(Debug)]
+pub(crate) struct Files {
+    storage: Arc<dyn Storage>,
+    dir: PathBuf,
+    writable: bool,
+    open: Mutex<LruCache<Part, Arc<dyn StoreFile>>>,
+}
+
+impl Files {
+    /// `storage` must be pinned to `dir`, so that all files come from the same directory.
+    pub(crate) fn new(storage: Arc<dyn Storage>, dir: &Path, writable: bool) -> Self {
+        Files { storage, dir: dir.to_path_buf(), writable, open: Mutex::new(LruCache::new(MAX_OPEN)) }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    pub(crate) fn path(&self, part: Part) -> PathBuf {
+        self.dir.join(part.name())
+    }
+
+    /// The file of an existing part.
+    pub(crate) fn get(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
+        // The lock is held while the file is opened, so that no two threads open the same one.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&part) {
+            return Ok(file.clone());
+        }
+        let path = self.path(part);
+        let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
+        let file = file.map_err(Error::io("open", &path))?;
+        open.put(part, file.clone());
+        Ok(file)
+    }
+
+    /// The file of a part that a writer comes to; it is made if it is not there.
+    pub(crate) fn get_or_create(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
+        match self.get(part) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        let path = self.path(part);
+        let file = self.storage.create_new(&path).map_err(Error::io("create", &path))?;
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).put(part, file.clone());
+        Ok(file)
+    }
+
+    /// Removes a part's file.
+    pub(crate) fn remove(&self, part: Part) -> Result<()> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).pop(&part);
+        let path = self.path(part);
+        self.storage.remove(&path).map_err(Error::io("remove", &path))
+    }
+
+    /// Reads the table entries `indices` in any order, merging reads of near ones. They are decoded, not validated.
+    pub(crate) fn entries(&self, indices: &[u64], segment_entries: u64) -> Result<Vec<Entry>> {
+        let mut out = Vec::with_capacity(indices.len());
+        let mut window = [0; NEAR as usize];
+        let mut rest = indices;
+        while let Some((&first, _)) = rest.split_first() {
+            // The longest run of indices from here that stays inside one window of one segment.
+            let segment = first / segment_entries;
+            let (mut low, mut high) = (first, first);
+            let fits = |low: u64, high: u64| (high - low + 1) * ENTRY_LEN as u64 <= NEAR;
+            let run = rest
+                .iter()
+                .take_while(|&&i| {
+                    let (l, h) = (low.min(i), high.max(i));
+                    let ok = i / segment_entries == segment && fits(l, h);
+                    if ok {
+                        (low, high) = (l, h);
+                    }
+                    ok
+                })
+                .count();
+            let part = Part::Segment(u32::try_from(segment).map_err(|_| Error::Full { path: self.dir.clone() })?);
+            let bytes = &mut window[..(high - low + 1) as usize * ENTRY_LEN];
+            let at = (low % segment_entries) * ENTRY_LEN as u64;
+            read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")?;
+            let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
+            out.extend(rest[..run].iter().map(|i| Entry::decode(&entries[(i - low) as usize])));
+            rest = &rest[run..];
+        }
+        Ok(out)
+    }
+}
