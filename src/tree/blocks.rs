@@ -1,22 +1,24 @@
 //! A bounded cache of a file's blocks, shared by all threads that read a tree.
 //!
-//! Blocks are small because a look-up in a huge directory touches one block of nodes and one of names a step: its
-//! first steps are the same for every name and stay cached, its last ones fall into one block, and those between cost
-//! a read each, which is mostly copying. A listing is sequential, so the kernel's read-ahead makes small blocks cheap.
+//! Blocks are small because what a look-up reads is scattered: larger ones would copy bytes that nobody asked for. A
+//! listing is sequential, so the kernel's read-ahead makes small blocks cheap.
 
 use crate::error::Result;
+use crate::format::tree::NODE_LEN;
 use crate::storage::{StoreFile, read_exact_at};
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a block; a multiple of a node's 64.
+/// Bytes of a block: a whole number of nodes.
 pub(super) const BLOCK: u64 = 4 << 10;
+/// Nodes in a block.
+pub(super) const BLOCK_NODES: u64 = BLOCK / NODE_LEN as u64;
 /// Shards, each behind its own lock. Neighbouring blocks are in different ones.
 const SHARDS: u64 = 8;
-/// Blocks a shard keeps: 4 MiB in all.
-const SHARD_BLOCKS: NonZeroUsize = NonZeroUsize::new((4 << 20) / (BLOCK * SHARDS) as usize).unwrap();
+/// Blocks a shard keeps: 2 MiB in all.
+const SHARD_BLOCKS: NonZeroUsize = NonZeroUsize::new((2 << 20) / (BLOCK * SHARDS) as usize).unwrap();
 
 type Shard = Mutex<LruCache<u64, Arc<[u8]>>>;
 
@@ -54,9 +56,10 @@ impl Blocks {
         // Read without the lock: two threads may read the same block, none waits for another's disk.
         let start = number.saturating_mul(BLOCK);
         let bytes = usize::try_from(self.len.saturating_sub(start).min(BLOCK)).unwrap_or_default();
-        let mut buf = vec![0; bytes];
-        read_exact_at(&*self.file, &self.path, &mut buf, start, "the tree index")?;
-        let block: Arc<[u8]> = buf.into();
+        let mut block: Arc<[u8]> = std::iter::repeat_n(0, bytes).collect();
+        if let Some(buf) = Arc::get_mut(&mut block) {
+            read_exact_at(&*self.file, &self.path, buf, start, "the tree index")?;
+        }
         let mut cache = shard.lock().unwrap_or_else(PoisonError::into_inner);
         cache.put(number, Arc::clone(&block));
         if cache.len() > SHARD_BLOCKS.get() {
@@ -66,6 +69,7 @@ impl Blocks {
     }
 
     #[cfg(test)]
+    #[allow(clippy::unwrap_used)]
     pub(super) fn cached_bytes(&self) -> usize {
         self.shards.iter().map(|s| s.lock().unwrap().iter().map(|(_, b)| b.len()).sum::<usize>()).sum()
     }

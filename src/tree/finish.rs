@@ -191,6 +191,7 @@ impl Order {
             names.clear();
             items.clear();
             let earlier = merged.remove(&dir).unwrap_or_default();
+            items.reserve_exact(earlier.iter().chain([&dir]).map(|&dir| groups.of(dir).len()).sum());
             for &arrival in earlier.iter().chain([&dir]).flat_map(|&dir| groups.of(dir)) {
                 let record = entries.record(arrival)?;
                 let (start, len) = (names.len(), record.name_len);

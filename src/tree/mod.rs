@@ -5,7 +5,7 @@
 //! `format::tree` has the layout.
 //!
 //! Opening costs the same for ten files and for a hundred million: it reads the 128 bytes of the header. Everything
-//! else is read where it is needed, through a cache of 4 MiB a tree, and checked each time it is read: a node has a
+//! else is read where it is needed, through caches of about 4 MiB a tree, and checked as it is read: a node has a
 //! checksum of its own over its fields, name and target, and points only forward (children) or only backward (parents,
 //! hard links), so no walk can go in circles.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)]
@@ -17,6 +17,7 @@ mod blocks;
 mod build;
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 mod finish;
+mod probes;
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 mod scratch;
 mod verify;
@@ -29,7 +30,9 @@ pub use view::List;
 use crate::error::{Error, Result};
 use crate::format::tree::{DEPTH_MAX, HEADER_LEN, Header, VERSION};
 use crate::storage::{Storage, read_exact_at};
-use blocks::Blocks;
+use blocks::{BLOCK_NODES, Blocks};
+use probes::Probes;
+use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
 use view::View;
@@ -129,6 +132,7 @@ pub struct Piece {
 pub struct Tree {
     header: Header,
     blocks: Blocks,
+    probes: Probes,
 }
 
 impl Tree {
@@ -150,7 +154,7 @@ impl Tree {
             )));
         }
         let header = Header::decode(&bytes, len).map_err(|flaw| Error::corrupt(path, flaw.at, flaw.reason))?;
-        Ok(Tree { header, blocks: Blocks::new(file, path, len) })
+        Ok(Tree { header, blocks: Blocks::new(file, path, len), probes: Probes::new() })
     }
 
     /// What the tree has in all.
@@ -204,7 +208,7 @@ impl Tree {
     pub fn lookup(&self, dir: u64, name: &[u8]) -> Result<Option<u64>> {
         let mut view = View::new(self);
         let children = view.dir(dir)?;
-        search(&mut view, dir, children, name)
+        self.search(&mut view, dir, children, name)
     }
 
     /// The id of the node at a path from the root, parts separated by `/`. Empty parts (leading, trailing or doubled
@@ -218,12 +222,42 @@ impl Tree {
         let mut id = 0;
         for name in path.split(|&b| b == b'/').filter(|name| !name.is_empty()) {
             let Some(children) = view.dir_if_one(id)? else { return Ok(None) };
-            match search(&mut view, id, children, name)? {
+            match self.search(&mut view, id, children, name)? {
                 Some(child) => id = child,
                 None => return Ok(None),
             }
         }
         Ok(Some(id))
+    }
+
+    /// The child of `dir`, among `children`, named `name`.
+    fn search(&self, view: &mut View<'_>, dir: u64, children: Range<u64>, name: &[u8]) -> Result<Option<u64>> {
+        if !name_is_valid(name) {
+            return Ok(None);
+        }
+        let (mut low, mut high) = (children.start, children.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            // The last steps fall into a block or two, which are read once and not worth keeping name by name.
+            let wide = high.saturating_sub(low) > BLOCK_NODES;
+            let kept = if wide { self.probes.compare(dir, middle, name) } else { None };
+            let order = match kept {
+                Some(order) => order,
+                None => {
+                    view.child(dir, middle)?;
+                    if wide {
+                        self.probes.keep(dir, middle, &view.name);
+                    }
+                    view.name.as_slice().cmp(name)
+                }
+            };
+            match order {
+                Ordering::Less => low = middle.saturating_add(1),
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(Some(middle)),
+            }
+        }
+        Ok(None)
     }
 
     /// The path of node `id` from the root, without a leading slash; empty for the root.
@@ -261,24 +295,6 @@ impl Tree {
         let len = rest.saturating_add(within).min(piece);
         Some(Piece { record: first.checked_add(number)?, offset: within, len })
     }
-}
-
-/// The child of `dir`, among `children`, named `name`.
-fn search(view: &mut View<'_>, dir: u64, children: Range<u64>, name: &[u8]) -> Result<Option<u64>> {
-    if !name_is_valid(name) {
-        return Ok(None);
-    }
-    let (mut low, mut high) = (children.start, children.end);
-    while low < high {
-        let middle = low.midpoint(high);
-        view.child(dir, middle)?;
-        match view.name.as_slice().cmp(name) {
-            std::cmp::Ordering::Less => low = middle.saturating_add(1),
-            std::cmp::Ordering::Greater => high = middle,
-            std::cmp::Ordering::Equal => return Ok(Some(middle)),
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]

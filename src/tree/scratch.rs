@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 /// Bytes collected before they are written.
 const TAIL: usize = 256 << 10;
-/// Bytes read at once. Entries mostly come back in the order they arrived, a few of them at a time.
-const BLOCK: usize = 8 << 10;
+/// Bytes read at once: some 16 entries, so that those which come back in the order they arrived cost few reads, and
+/// those which don't cost little each.
+const BLOCK: usize = 1 << 10;
 /// Blocks a reader keeps, each in the place its number gives: 4 MiB.
-const BLOCKS: usize = 512;
+const BLOCKS: usize = 4096;
 
 /// The file while it is appended to. It has no name, so nothing is left behind however the process ends.
 #[derive(Debug)]
