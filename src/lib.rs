@@ -7,10 +7,14 @@
 
 pub mod cache;
 pub mod codec;
+pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod pack;
 pub mod storage;
 pub mod store;
+pub mod tree;
 
+pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};
 pub use store::{OpenOptions, Store, Writer, WriterOptions};

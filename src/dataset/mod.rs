@@ -8,9 +8,9 @@ pub use stream::Stream;
 pub use write::{DenseWriter, RaggedMark, RaggedWriter};
 
 use crate::error::{Error, Result};
-use crate::format::META_FILE;
+use crate::format::{META_FILE, TREE_FILE};
 use crate::store::OpenOptions;
-use crate::tree::{TREE_FILE, Tree};
+use crate::tree::Tree;
 use std::path::{Path, PathBuf};
 
 /// More streams than this are refused: the mount numbers files by stream.
@@ -130,8 +130,8 @@ impl Dataset {
         };
         if let Some(tree) = &tree {
             let have = dataset.stream(DATA_STREAM).map_or(0, Stream::len);
-            if tree.record_count() > have {
-                let reason = format!("it speaks of {} records, the stream data has {have}", tree.record_count());
+            if tree.summary().records > have {
+                let reason = format!("it speaks of {} records, the stream data has {have}", tree.summary().records);
                 return Err(Error::corrupt(tree_path, 0, reason));
             }
         }

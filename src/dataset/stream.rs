@@ -112,7 +112,8 @@ impl Stream {
                     let path = self.schema_path();
                     let scanned = Arc::new(ShapeIndex::scan(&**self.store.storage(), &path)?);
                     if index >= scanned.count() {
-                        let reason = format!("it has the shapes of {} records, the store has {}", scanned.count(), self.len());
+                        let reason =
+                            format!("it has the shapes of {} records, the store has {}", scanned.count(), self.len());
                         return Err(Error::corrupt(path, 0, reason).at_record(index));
                     }
                     shapes.insert(scanned).clone()

@@ -28,12 +28,7 @@ impl DenseWriter {
             return Err(Error::RecordLength { length });
         }
         let writer = options.create(path)?;
-        let schema = Schema {
-            kind: Kind::Dense { item_shape },
-            dtype,
-            codec: Some(writer.codec()),
-            extra: Vec::new(),
-        };
+        let schema = Schema { kind: Kind::Dense { item_shape }, dtype, codec: Some(writer.codec()), extra: Vec::new() };
         write_schema(path, &schema.encode(0), None)?;
         Ok(DenseWriter { writer, record_bytes: length as usize })
     }

@@ -6,8 +6,10 @@
 
 pub mod dtype;
 pub mod header;
+pub mod npy;
 pub mod schema;
 pub mod table;
+pub mod tree;
 
 pub use header::{Codec, Header};
 pub use schema::{Kind, Schema};
@@ -19,6 +21,9 @@ pub const META_FILE: &str = "meta.zr";
 pub const DICT_FILE: &str = "dict.zr";
 /// The type's file, present only in typed stores.
 pub const SCHEMA_FILE: &str = "schema.msgpack";
+
+/// The tree index's file, present only in datasets that were packed from files.
+pub const TREE_FILE: &str = "tree.zr";
 
 /// The longest record in bytes, before compression.
 pub const MAX_RECORD: u64 = 1 << 31;
