@@ -10,9 +10,11 @@ pub mod dataset;
 pub mod error;
 pub mod format;
 pub mod pack;
+mod staging;
 pub mod storage;
 pub mod store;
 pub mod tree;
+pub mod unpack;
 
 pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};
