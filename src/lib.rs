@@ -9,6 +9,7 @@ pub mod codec;
 pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod info;
 pub mod pack;
 mod staging;
 pub mod storage;

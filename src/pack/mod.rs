@@ -1,23 +1,33 @@
 //! Packing: directories, archives and arrays into a new store, which appears under its name only when it is whole.
 
 mod archive;
+pub mod array;
+mod arrays;
+pub mod detect;
 mod dict;
 mod dir;
 mod files;
+pub mod fortran;
+pub mod idx;
 mod input;
+pub mod npy;
 mod progress;
 
+pub use arrays::pack_streams;
 pub use dir::measure;
 pub use files::{PIECE_BYTES, Report};
-pub use input::STDIN;
+pub use input::{STDIN, is_stdin};
 pub use progress::{Notice, Progress, Watch};
 
+use crate::dataset::Source;
 use crate::error::{Error, Result};
 use crate::format::Codec;
 use crate::staging::{Existing, Staging};
 use crate::store::WriterOptions;
+use detect::{Kind, detect, detect_stream};
 use files::TreeSink;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 /// How something is packed.
@@ -49,18 +59,39 @@ impl PackOptions {
     }
 }
 
-/// Packs a directory tree into the new tree dataset `target`.
+/// Packs `source` into the new store or dataset `target`. What the source is, its content tells: a directory or a tar
+/// archive becomes a tree dataset, an .npy or IDX array a dense store; [`STDIN`] stands for standard input. Archives and
+/// arrays may be compressed with gzip or zstd.
 ///
-/// Memory is bounded whatever the tree holds: about 64 MiB, what the codec needs, and some 10 bytes a file.
+/// Memory is bounded whatever the source holds: about 100 MiB, what the codec needs a core, and some 30 bytes a file.
 ///
 /// # Errors
-/// [`Error::Exists`]; [`Error::Io`] when the store cannot be written; [`Error::Interrupted`]. Nothing is left then.
-/// What of the source cannot be read is no error: it is named in a [`Notice`] and counted in the [`Report`].
-pub fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
-    let meta = fs::metadata(source).map_err(Error::io("read", source))?;
-    if !meta.is_dir() {
-        return Err(Error::invalid(format!("{} is not a directory", source.display())));
+/// [`Error::Exists`]; [`Error::Invalid`] for a source that is none of these; [`Error::Corrupt`] for one that is damaged
+/// or cut short; [`Error::Io`] when the store cannot be written; [`Error::Interrupted`]. Nothing is left then. A file of
+/// a tree that cannot be read is no error: it is named in a [`Notice`] and counted in the [`Report`].
+pub fn pack(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
+    if is_stdin(source) {
+        let name = Path::new("standard input");
+        let (kind, stream) = detect_stream(input::open_stream(source, watch.progress)?, name)?;
+        return match kind {
+            Kind::Tar(_) => pack_tar(stream, name, target, options, watch),
+            Kind::Npy(_) => arrays::pack_array(npy::from_stream(stream, name)?, source, target, options, watch),
+            Kind::Idx(_) => arrays::pack_array(idx::from_stream(stream, name)?, source, target, options, watch),
+            Kind::Directory => Err(Error::invalid("standard input is a directory")),
+        };
     }
+    match detect(source)? {
+        Kind::Directory => pack_dir(source, target, options, watch),
+        Kind::Tar(_) => {
+            let (_, stream) = detect_stream(input::open_stream(source, watch.progress)?, source)?;
+            pack_tar(stream, source, target, options, watch)
+        }
+        Kind::Npy(_) | Kind::Idx(_) => arrays::pack_array(array::open(source)?, source, target, options, watch),
+    }
+}
+
+fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
+    let meta = fs::metadata(source).map_err(Error::io("read", source))?;
     let staging = Staging::new(target, options.existing())?;
     let mut writer = options.writer();
     if options.codec == Codec::ZstdDict {
@@ -69,30 +100,31 @@ pub fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watc
     let root = dir::meta_of(&meta);
     let mut sink = TreeSink::create(&staging.path(), writer, root, options.piece_bytes, watch)?;
     dir::pack_dir(source, &mut sink, staging.dir())?;
-    let report = sink.finish()?;
-    watch.progress.check()?;
-    staging.publish()?;
-    Ok(report)
+    finish_report(sink.finish()?, staging, watch)
 }
 
-/// Packs a tar archive, also a compressed one, into the new tree dataset `target`. `source` is read once, from its
-/// beginning to its end; [`STDIN`] stands for standard input.
-///
-/// # Errors
-/// As [`pack_dir`]; [`Error::Invalid`] if the archive is damaged or cut short.
-pub fn pack_tar(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
+/// Packs the uncompressed archive that `input` gives; `name` stands for it in messages.
+fn pack_tar(input: impl Read, name: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
     if options.codec == Codec::ZstdDict {
         let reason = "a dictionary needs a sample first, and an archive is read only once; unpack it and pack the \
                       directory, or use --codec zstd";
         return Err(Error::invalid(reason));
     }
-    let input = input::open_stream(source, watch.progress)?;
     let staging = Staging::new(target, options.existing())?;
-    let mut sink = TreeSink::create(&staging.path(), options.writer(), archive::IMPLIED, options.piece_bytes, watch)?;
+    let writer = options.writer();
+    let mut sink = TreeSink::create(&staging.path(), writer, archive::IMPLIED, options.piece_bytes, watch)?;
     // An interrupted read looks like a damaged archive; what was asked for comes first.
-    archive::pack_tar(input, source, &mut sink).map_err(|e| watch.progress.check().err().unwrap_or(e))?;
-    let report = sink.finish()?;
+    archive::pack_tar(input, name, &mut sink).map_err(|e| watch.progress.check().err().unwrap_or(e))?;
+    finish_report(sink.finish()?, staging, watch)
+}
+
+/// Measures the finished store and gives it its name.
+fn finish_report(report: Report, staging: Staging, watch: Watch<'_>) -> Result<Report> {
+    let stored_bytes = match Source::open(staging.path())? {
+        Source::Store(stream) => stream.store().chunk_bytes(),
+        Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| stream.store().chunk_bytes()).sum(),
+    };
     watch.progress.check()?;
     staging.publish()?;
-    Ok(report)
+    Ok(Report { stored_bytes, ..report })
 }
