@@ -10,10 +10,13 @@ pub mod codec;
 pub mod dataset;
 pub mod error;
 pub mod format;
+pub mod info;
 pub mod pack;
+mod staging;
 pub mod storage;
 pub mod store;
 pub mod tree;
+pub mod unpack;
 
 pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};

@@ -11,6 +11,7 @@
 
 use crate::format::dtype::DType;
 use std::borrow::Cow;
+use std::fmt::Display;
 
 #[cfg(test)]
 mod tests;
@@ -82,10 +83,9 @@ impl NpyHeader {
             .ok_or_else(|| format!("ends within its .npy header: {} bytes of {data_offset} are there", file.len()))?;
         // Version and text length are kept as they are, since the guard never changes how long the text is.
         let (start, text) = header.split_at(if header.get(6) == Some(&1) { 10 } else { 12 });
-        let Guarded { text, time } = guard(text).map_err(|why| format!("has a bad .npy header: {why}"))?;
+        let Guarded { text, time } = guard(text)?;
         let safe = [start, &text].concat();
-        let parsed =
-            npyz::NpyHeader::from_reader(safe.as_slice()).map_err(|e| format!("has a bad .npy header: {e}"))?;
+        let parsed = npyz::NpyHeader::from_reader(safe.as_slice()).map_err(bad)?;
         let dtype = match (parsed.dtype(), time) {
             (npyz::DType::Plain(_), Some(time)) => time,
             (npyz::DType::Plain(plain), None) => DType::parse(&plain.to_string())?,
@@ -98,6 +98,10 @@ impl NpyHeader {
 
 const STRUCTURED: &str = "has a structured dtype; zrfs keeps one plain type a store, so save each field as an array of \
                           its own (np.save('x.npy', a['x']))";
+
+fn bad(why: impl Display) -> String {
+    format!("has a bad .npy header: {why}")
+}
 
 /// A header text that the parser may be given.
 struct Guarded<'a> {
@@ -127,50 +131,55 @@ fn guard(text: &[u8]) -> Result<Guarded<'_>, String> {
             (b'(', 1) => depth = 2,
             (b')', 2) => depth = 1,
             (b'}', 1) => (depth, closed) = (0, true),
-            (b'{' | b'(' | b'}' | b')', _) => return Err(format!("unexpected nesting at byte {at} of its text")),
-            (b'[', _) => return Err(format!("it {STRUCTURED}")),
-            (_, 0) => return Err(format!("it is no dictionary (byte {at} of its text)")),
+            (b'{' | b'(' | b'}' | b')', _) => {
+                return Err(bad(format_args!("unexpected nesting at byte {at} of its text")));
+            }
+            (b'[', _) => return Err(STRUCTURED.into()),
+            (_, 0) => return Err(bad(format_args!("it is no dictionary (byte {at} of its text)"))),
             (b':' | b',', _) => {}
             (b'A'..=b'Z' | b'a'..=b'z', _) => {}
             (b'0'..=b'9', _) => {
                 let mut number = u64::from(byte - b'0');
                 while let Some((_, digit)) = bytes.next_if(|(_, b)| b.is_ascii_digit()) {
                     let more = number.checked_mul(10).and_then(|n| n.checked_add(u64::from(digit - b'0')));
-                    number = more.ok_or("a dimension does not fit 64 bits")?;
+                    number = more.ok_or_else(|| bad("a dimension does not fit 64 bits"))?;
                 }
                 match bytes.peek() {
                     Some(&(long, b'L')) => blank(&mut out, long, 1),
-                    Some((_, b'A'..=b'Z' | b'a'..=b'z' | b'_')) => return Err("a number with letters in it".into()),
+                    Some((_, b'A'..=b'Z' | b'a'..=b'z' | b'_')) => return Err(bad("a number with letters in it")),
                     _ => {}
                 }
                 bytes.next_if(|&(_, b)| b == b'L');
                 dims += 1;
                 if dims > MAX_DIMS {
-                    return Err(format!("more than {MAX_DIMS} dimensions"));
+                    return Err(bad(format_args!("more than {MAX_DIMS} dimensions")));
                 }
-                elements = elements.checked_mul(number.max(1)).ok_or("its dimensions multiply to more than 64 bits")?;
+                let more = elements.checked_mul(number.max(1));
+                elements = more.ok_or_else(|| bad("its dimensions multiply to more than 64 bits"))?;
             }
             (quote @ (b'\'' | b'"'), _) => {
                 let string: String =
                     std::iter::from_fn(|| bytes.next_if(|&(_, b)| b != quote)).map(|(_, b)| char::from(b)).collect();
                 if bytes.next().is_none() || bytes.peek().is_some_and(|&(_, b)| b == b'\'' || b == b'"') {
-                    return Err(format!("a string that starts at byte {at} of its text does not end"));
+                    return Err(bad(format_args!("a string that starts at byte {at} of its text does not end")));
                 }
                 if !string.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'\\') {
-                    return Err("a string with unprintable bytes or escapes".into());
+                    return Err(bad("a string with unprintable bytes or escapes"));
                 }
-                if let Some(dtype) = DType::parse(&string).ok().filter(|d| matches!(d.kind(), 'm' | 'M')) {
-                    // The names of a header's fields are no dtypes, and it has one dtype.
+                // No key of a header is a dtype, so this is the one dtype there is.
+                if string.starts_with(['<', '>'])
+                    && let Some(dtype) = DType::parse(&string).ok().filter(|d| matches!(d.kind(), 'm' | 'M'))
+                {
                     blank(&mut out, at, string.len() + 2);
-                    write(&mut out, at, b"'V8'");
+                    write(&mut out, at, b"'|V8'");
                     time = Some(dtype);
                 }
             }
-            (other, _) => return Err(format!("unexpected byte 0x{other:02x} at byte {at} of its text")),
+            (other, _) => return Err(bad(format_args!("unexpected byte 0x{other:02x} at byte {at} of its text"))),
         }
     }
     if !closed {
-        return Err("its dictionary does not end".into());
+        return Err(bad("its dictionary does not end"));
     }
     Ok(Guarded { text: out, time })
 }

@@ -30,8 +30,6 @@
 #![deny(
     clippy::indexing_slicing,
     clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
     clippy::arithmetic_side_effects,
     clippy::cast_possible_truncation
 )]
@@ -98,7 +96,7 @@ mod node {
 pub struct Flaw {
     /// Bytes from the structure's start.
     pub at: u64,
-    /// What is wrong.
+    /// What is wrong there.
     pub reason: String,
 }
 

@@ -1,6 +1,6 @@
 //! The layout of the tree index, byte for byte. The golden vectors were made by another program (Python's `struct` and
 //! `zlib.crc32`), so they hold the checksums too.
-#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
+#![allow(clippy::indexing_slicing, clippy::unwrap_used, clippy::arithmetic_side_effects)]
 
 use super::*;
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use tar::{Archive, EntryType};
 
 /// What a directory gets that an archive only implies.
-const IMPLIED: Meta = Meta { mode: 0o755, mtime: Mtime { secs: 0, nanos: 0 }, uid: 0, gid: 0 };
+pub(super) const IMPLIED: Meta = Meta { mode: 0o755, mtime: Mtime { secs: 0, nanos: 0 }, uid: 0, gid: 0 };
 
 /// The names that an entry was found under, remembered by hash so that memory stays small: two independent 64-bit
 /// hashes with keys of this process are as good as the name.
@@ -180,7 +180,6 @@ impl Unpacker<'_, '_> {
                 return Ok(Some(e.to_string()));
             }
             let got = ready.bytes.len() as u64;
-            self.sink.watch.progress.add(0, got);
             self.batch_bytes += got;
             self.batch.push(ready);
             if self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_FILES {
@@ -200,7 +199,6 @@ impl Unpacker<'_, '_> {
                 break;
             }
             got += buf.len() as u64;
-            self.sink.watch.progress.add(0, buf.len() as u64);
             self.sink.large(&mut large, &ready.path, &buf)?;
         }
         let id = self.sink.end_large(&large, ready.parent, &ready.name, ready.meta)?;

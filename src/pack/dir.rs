@@ -4,6 +4,7 @@
 //! lists them: a tool that walks the mount reads the records in sequence.
 
 use super::files::{BATCH_BYTES, BATCH_FILES, Ready, TreeSink};
+use super::progress::Progress;
 use crate::error::{Error, Result};
 use crate::tree::{EntryId, Meta, Mtime};
 use rayon::prelude::*;
@@ -91,6 +92,26 @@ fn names(dir: &Path) -> io::Result<Vec<Vec<u8>>> {
     let mut names = fs::read_dir(dir)?.map(|e| e.map(|e| e.file_name().into_vec())).collect::<io::Result<Vec<_>>>()?;
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names)
+}
+
+/// Adds up the regular files below `root` and tells `progress` the total, for a bar that knows its end. Stops when the
+/// job does. Meant for a thread of its own beside the job.
+pub fn measure(root: &Path, progress: &Progress) {
+    let mut total = 0;
+    let mut dirs = vec![root.to_path_buf()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if progress.stopped() {
+                return;
+            }
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
+                Ok(meta) if meta.is_file() => total += meta.len(),
+                _ => {}
+            }
+        }
+    }
+    progress.set_total_bytes(total);
 }
 
 impl Walk<'_, '_> {

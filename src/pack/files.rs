@@ -32,6 +32,8 @@ pub struct Report {
     pub records: u64,
     /// Bytes of all records.
     pub bytes: u64,
+    /// Bytes that they take in the store.
+    pub stored_bytes: u64,
     /// Devices, sockets and FIFOs that were left out.
     pub left_out: u64,
     /// What should be in the store and is not; each was named in a notice.

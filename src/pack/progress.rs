@@ -2,15 +2,17 @@
 
 use crate::error::{Error, Result};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Counters of a running job, read by another thread to show them, and the switch that stops it.
-#[derive(Debug, Default)]
+/// Clones are the same counters.
+#[derive(Debug, Clone, Default)]
 pub struct Progress {
-    bytes: AtomicU64,
-    items: AtomicU64,
-    total_bytes: AtomicU64,
-    stop: AtomicBool,
+    bytes: Arc<AtomicU64>,
+    items: Arc<AtomicU64>,
+    total_bytes: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Progress {
@@ -34,9 +36,10 @@ impl Progress {
         self.total_bytes.store(total, Relaxed);
     }
 
-    /// Asks the job to stop: it ends with [`Error::Interrupted`] within moments, and leaves nothing behind.
-    pub fn stop(&self) {
-        self.stop.store(true, Relaxed);
+    /// Set to `true`, it asks the job to stop: the job ends with [`Error::Interrupted`] within moments, and leaves
+    /// nothing behind.
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
     }
 
     /// Whether the job was asked to stop.

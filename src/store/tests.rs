@@ -194,7 +194,8 @@ fn damage_is_an_error_and_never_a_panic() {
     for codec in Codec::ALL {
         let path = dir.path().join(codec.name());
         write(&path, codec, Layout::STANDARD, &[&records]);
-        let names: Vec<_> = fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        let names: Vec<_> =
+            fs::read_dir(&path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         let mut told = 0;
         for name in names {
             let file = path.join(&name);

@@ -11,13 +11,14 @@ use std::path::Path;
 
 /// An entry given to a [`TreeBuilder`]; the number of its arrival, not its id in the finished tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EntryId(u32);
+pub struct EntryId(pub(super) u32);
 
 /// Writes a tree index from entries in any order (only, a directory comes before what is in it).
 ///
-/// Memory: 5 bytes an entry while they are collected, 13 while the tree is finished, and then the names of the
-/// largest directory with 16 bytes each; 28 bytes more a hard link. (The vectors double as they grow, so up to twice
-/// the 5.) The rest waits in files without a name in the scratch directory, about 64 bytes an entry and its name.
+/// Memory: 5 bytes an entry while they are collected (up to 10, as vectors double when they grow), 13 to 17 while the
+/// tree is finished, and then the names of the largest directory with 16 bytes each; 28 bytes more a hard link. The
+/// rest waits in files without a name in the scratch directory, 64 bytes an entry and its name. Finishing is fastest
+/// when what is in one directory arrived together; of entries scattered over the input each costs a few reads.
 ///
 /// Of entries with the same name in one directory the last to arrive wins. If it is a directory and those just before
 /// it are too, they are one directory with the children of all and the last one's metadata; a directory that lost to

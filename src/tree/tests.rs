@@ -648,6 +648,11 @@ fn memory_is_bounded() {
         // Scattered arrival, so that the scratch files are read out of order.
         let name = format!("{:08x}", i.wrapping_mul(0x9E37_79B1));
         b.file(root, name.as_bytes(), meta(1), u64::from(i), 1).unwrap();
+        if i % 5000 < 2 {
+            // One that just arrived, and one that went to the scratch file long ago.
+            b.set_meta(EntryId(i + 1), meta(7)).unwrap();
+            b.set_meta(EntryId(i / 2 + 1), meta(8)).unwrap();
+        }
     }
     let entries = b.parents.capacity() * 4 + b.kinds.capacity() + b.aliases.capacity() * 8;
     assert!(entries <= FILES as usize * 12, "{entries} bytes for {FILES} entries");
@@ -661,9 +666,32 @@ fn memory_is_bounded() {
         assert_eq!(tree.lookup(0, format!("{name}!").as_bytes()).unwrap(), None);
         if i % 100 == 0 {
             let node = tree.node(id).unwrap();
+            let (late, early) = (i % 5000 < 2, i % 2500 == 0 && i < FILES / 2);
+            assert_eq!(
+                node.meta,
+                meta(if early {
+                    8
+                } else if late {
+                    7
+                } else {
+                    1
+                }),
+                "file {i}"
+            );
             assert_eq!(node.kind, NodeKind::File { first: u64::from(i), records: 1, size: 1 });
         }
     }
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for id in (1 + thread..=u64::from(FILES)).step_by(997) {
+                    let name = tree.node(id).unwrap().name;
+                    assert_eq!(tree.lookup(0, &name).unwrap(), Some(id));
+                }
+            });
+        }
+    });
     tree.verify().unwrap();
     let cached = tree.blocks.cached_bytes();
     assert!((1 << 20..=2 << 20).contains(&cached), "{cached} bytes cached");
@@ -683,8 +711,9 @@ fn resident_kib(field: &str) -> u64 {
 fn a_million_files() {
     const FILES: u64 = 1_000_000;
     let dir = tempfile::tempdir().unwrap();
-    for (shape, per_dir) in [("one directory", FILES), ("1000 a directory", 1000)] {
-        let path = dir.path().join(format!("{per_dir}.zr"));
+    let shapes = [("one directory", FILES, true), ("1000 a directory", 1000, false), ("scattered", 1000, true)];
+    for (shape, per_dir, scattered) in shapes {
+        let path = dir.path().join(shape);
         let _ = std::fs::write("/proc/self/clear_refs", "5"); // Forgets the peak so far.
         let before = resident_kib("VmRSS");
         let mut start = Instant::now();
@@ -692,8 +721,8 @@ fn a_million_files() {
         let root = b.root();
         let dirs: Vec<EntryId> =
             (0..FILES / per_dir).map(|d| b.dir(root, format!("d{d:04}").as_bytes(), meta(1)).unwrap()).collect();
-        // Bit-reversed order: neither directories nor names arrive sorted.
-        let place = |i: u64| (i.reverse_bits() >> 44).wrapping_mul(FILES) >> 20;
+        // Scattered: bit-reversed, so the files of a directory arrive as far from each other as they can.
+        let place = |i: u64| if scattered { (i.reverse_bits() >> 44).wrapping_mul(FILES) >> 20 } else { i };
         for i in 0..FILES {
             let name = format!("sample_{i:07}.jpg");
             b.file(dirs[(place(i) / per_dir) as usize], name.as_bytes(), meta(2), i, 100_000).unwrap();

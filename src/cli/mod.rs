@@ -1,0 +1,104 @@
+//! The command line: arguments, messages, exit status. Everything else is the library's.
+
+mod bar;
+mod cat;
+mod info;
+mod ls;
+mod pack;
+mod print;
+mod show;
+mod unpack;
+
+use clap::{Parser, Subcommand};
+use std::io::{self, Write};
+use std::process::ExitCode;
+use zrfs::Error;
+
+/// Keep a dataset as one store: packed once, mounted as files, gathered at memory speed.
+#[derive(Debug, Parser)]
+#[command(
+    name = "zrfs",
+    version,
+    arg_required_else_help = true,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  zrfs pack /usr/share/doc docs.zr        a directory becomes a store
+  zrfs ls docs.zr | head                  what is in it
+  zrfs cat docs.zr base-files/README      one file of it
+  zrfs-mount docs.zr mnt                  all of it, as files below mnt/tree
+  zrfs unpack docs.zr copy                all of it, copied back
+
+`zrfs COMMAND --help` has more."
+)]
+struct Cli {
+    /// Say more in the log on standard error (twice: everything). RUST_LOG works too.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Pack(pack::Args),
+    Info(info::Args),
+    Ls(ls::Args),
+    Cat(cat::Args),
+    Unpack(unpack::Args),
+}
+
+/// Why a command ends without success.
+#[derive(Debug)]
+enum Failure {
+    /// The reason has yet to be printed.
+    Error(Error),
+    /// Everything that went wrong was printed, and the rest was done.
+    Partial,
+    /// Nobody reads the output any more, which is how `head` ends a listing.
+    Closed,
+}
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Self {
+        Failure::Error(e)
+    }
+}
+
+/// Failures of standard output.
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Self {
+        match e.kind() {
+            io::ErrorKind::BrokenPipe => Failure::Closed,
+            _ => Failure::Error(Error::io("write", "standard output")(e)),
+        }
+    }
+}
+
+type Done = Result<(), Failure>;
+
+/// Runs the command; 0 is success, 1 failure or a part of the work left undone, 2 wrong arguments, 130 an interrupt.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let level = ["warn", "info", "trace"][usize::from(cli.verbose.min(2))];
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).format_timestamp(None).init();
+    let done = match cli.command {
+        Command::Pack(args) => pack::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Ls(args) => ls::run(&args),
+        Command::Cat(args) => cat::run(&args),
+        Command::Unpack(args) => unpack::run(&args),
+    };
+    match done.and_then(|()| Ok(io::stdout().flush()?)) {
+        Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
+        Err(Failure::Partial) => ExitCode::FAILURE,
+        Err(Failure::Error(Error::Interrupted)) => {
+            eprintln!("zrfs: interrupted; nothing was left behind");
+            ExitCode::from(130)
+        }
+        Err(Failure::Error(e)) => {
+            eprintln!("zrfs: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Standard input and archives as streams whose bytes are counted.
+
+use super::progress::Progress;
+use crate::error::{Error, Result};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Stands for standard input where a path is expected.
+pub const STDIN: &str = "-";
+
+/// Whether `path` stands for standard input.
+pub fn is_stdin(path: &Path) -> bool {
+    path.as_os_str() == STDIN
+}
+
+/// Counts the bytes of the source that were read, compressed as they are, for the progress shown.
+struct Counted<R> {
+    inner: R,
+    progress: Progress,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.progress.stopped() {
+            return Err(io::Error::other("interrupted"));
+        }
+        let n = self.inner.read(buf)?;
+        self.progress.add(0, n as u64);
+        Ok(n)
+    }
+}
+
+/// Opens `path`, or standard input for [`STDIN`], as it is.
+pub(super) fn open_stream(path: &Path, progress: &Progress) -> Result<Box<dyn Read + Send>> {
+    let progress = progress.clone();
+    if is_stdin(path) {
+        return Ok(Box::new(Counted { inner: io::stdin(), progress }));
+    }
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    progress.set_total_bytes(file.metadata().map_err(Error::io("stat", path))?.len());
+    Ok(Box::new(Counted { inner: file, progress }))
+}

@@ -1,0 +1,111 @@
+//! A new directory under a temporary name, until it is whole.
+//!
+//! Everything is written below a hidden directory beside the target, and renamed to it in one step. Whatever goes wrong
+//! before, there is nothing under the target's name; after it, all of it.
+
+use crate::dataset::Source;
+use crate::error::{Error, Result};
+use crate::storage::{Disk, Storage};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// What may stand at the target already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// Nothing.
+    Refuse,
+    /// An empty directory, which gives way.
+    EmptyDir,
+    /// A store or dataset, which gives way.
+    Store,
+}
+
+/// The place where a store or an unpacked tree grows. Dropped before [`publish`](Staging::publish), it removes all of it.
+#[derive(Debug)]
+pub(crate) struct Staging {
+    target: PathBuf,
+    parent: PathBuf,
+    temp: TempDir,
+    existing: Existing,
+}
+
+impl Staging {
+    /// Prepares to make `target`, where nothing stands but what `existing` allows.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if something is there that may not be replaced; [`Error::Invalid`] if it is not what may be;
+    /// [`Error::Io`].
+    pub(crate) fn new(target: &Path, existing: Existing) -> Result<Self> {
+        let name = target.file_name().ok_or_else(|| {
+            Error::invalid(format!("{} is no name for something new; give one like data.zr", target.display()))
+        })?;
+        if target.symlink_metadata().is_ok() {
+            let taken = || Error::Exists { path: target.to_path_buf() };
+            match existing {
+                Existing::Refuse => return Err(taken()),
+                Existing::EmptyDir => {
+                    let mut names = std::fs::read_dir(target).map_err(|_| taken())?;
+                    if names.next().is_some() {
+                        return Err(Error::invalid(format!("{} exists and is not empty", target.display())));
+                    }
+                }
+                // Only what zrfs made is ever removed: a slip of the hand must not cost somebody's directory.
+                Existing::Store => {
+                    if matches!(Source::open(target), Err(Error::NotAStore { .. })) {
+                        let reason = format!("{} is not a store, so --force does not replace it", target.display());
+                        return Err(Error::invalid(reason));
+                    }
+                }
+            }
+        }
+        let parent = match target.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        let mut prefix = std::ffi::OsString::from(".");
+        prefix.push(name);
+        prefix.push(".zrfs-");
+        let temp = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
+        let temp = temp.map_err(Error::io("create a directory in", &parent))?;
+        Ok(Staging { target: target.to_path_buf(), parent, temp, existing })
+    }
+
+    /// Where to make it: a path that does not exist yet.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.temp.path().join("new")
+    }
+
+    /// The hidden directory, which a source that contains the target has to leave out.
+    pub(crate) fn dir(&self) -> &Path {
+        self.temp.path()
+    }
+
+    /// Gives what was made its name. Everything in it must have been synced.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] if something came to stand at the target meanwhile; [`Error::Io`].
+    pub(crate) fn publish(self) -> Result<()> {
+        let made = self.path();
+        let disk = Disk::default();
+        let rename = |flags| rustix::fs::renameat_with(CWD, &made, CWD, &self.target, flags);
+        let exists = self.target.symlink_metadata().is_ok();
+        let done = match self.existing {
+            // The old store goes to where the new one was made, and away with the hidden directory.
+            Existing::Store if exists => rename(RenameFlags::EXCHANGE),
+            // A plain rename replaces an empty directory, and no other.
+            Existing::EmptyDir if exists => rename(RenameFlags::empty()),
+            Existing::Refuse | Existing::EmptyDir | Existing::Store => match rename(RenameFlags::NOREPLACE) {
+                // A file system without the flag.
+                Err(Errno::INVAL | Errno::NOSYS) if !exists => rename(RenameFlags::empty()),
+                other => other,
+            },
+        };
+        done.map_err(|e| match e {
+            Errno::EXIST | Errno::NOTEMPTY => Error::Exists { path: self.target.clone() },
+            e => Error::io("rename what was made to", &self.target)(e.into()),
+        })?;
+        disk.sync_dir(&self.parent).map_err(Error::io("sync", &self.parent))
+    }
+}
