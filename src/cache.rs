@@ -62,12 +62,7 @@ impl DecodedCache {
     ///
     /// # Errors
     /// Those of `decode`. A failure is not kept: the next caller decodes again.
-    pub fn get(
-        &self,
-        key: Key,
-        length: u64,
-        decode: impl FnOnce(&mut [u8]) -> Result<()>,
-    ) -> Result<Arc<Vec<u8>>> {
+    pub fn get(&self, key: Key, length: u64, decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<Vec<u8>>> {
         let cost = length.saturating_add(OVERHEAD);
         let mut state = self.lock();
         loop {
@@ -199,9 +194,8 @@ mod tests {
     fn failures_and_panics_give_the_room_back() {
         let cache = DecodedCache::new(1 << 20);
         assert!(cache.get((0, 0), 10, absent).is_err());
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            cache.get((0, 0), 10, |_| panic!("decoder"))
-        }));
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.get((0, 0), 10, |_| panic!("decoder"))));
         assert!(caught.is_err());
         assert_eq!(cache.used(), 0);
         assert_eq!(cache.get((0, 0), 10, fill(3)).unwrap()[9], 3);

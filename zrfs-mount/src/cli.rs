@@ -105,7 +105,8 @@ fn request(cli: &Cli) -> Result<Request, String> {
 }
 
 fn start_log(cli: &Cli) -> Result<(), String> {
-    let level = [log::LevelFilter::Warn, log::LevelFilter::Info, log::LevelFilter::Debug][usize::from(cli.verbose.min(2))];
+    let level =
+        [log::LevelFilter::Warn, log::LevelFilter::Info, log::LevelFilter::Debug][usize::from(cli.verbose.min(2))];
     let mut builder = env_logger::Builder::new();
     builder.filter_level(level);
     // fuser logs replies that a killed reader no longer takes as errors.

@@ -391,6 +391,7 @@ impl Fs {
                 let size = self.info().len() as u64;
                 Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
             }
+            Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
                 let entries = (0..).map_while(|k| self.fixed_child(node, k));
@@ -419,8 +420,9 @@ impl Fs {
     /// What a node's attributes are where nothing else is known.
     fn blank(&self, node: Node, kind: Kind) -> Result<Attr, Errno> {
         let (mode, nlink) = if kind == Kind::Dir { (0o555, 2) } else { (0o444, 1) };
+        let ino = self.ino(node)?;
         Ok(Attr {
-            ino: self.ino(node)?,
+            ino,
             kind,
             size: 0,
             perm: mode & !self.options.umask,
@@ -428,7 +430,8 @@ impl Fs {
             uid: self.options.uid,
             gid: self.options.gid,
             mtime: self.states.iter().map(|s| s.mtime).max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default(),
-            ttl: FOREVER,
+            // Asking for the root is how people find out whether a mount is alive.
+            ttl: if ino == ROOT { SOON } else { FOREVER },
         })
     }
 

@@ -45,9 +45,16 @@ pub fn mount(source: &Path, mountpoint: &Path, options: &MountOptions) -> Result
     };
     if let Some(device) = &device {
         match mount_here(device, source, mountpoint, options) {
-            Ok(()) => return device.try_clone().map(|d| Mounted { device: d.into(), may_clone: true }).map_err(|e| e.to_string()),
+            Ok(()) => {
+                return device
+                    .try_clone()
+                    .map(|d| Mounted { device: d.into(), may_clone: true })
+                    .map_err(|e| e.to_string());
+            }
             Err(Errno::PERM) if !root => {}
-            Err(Errno::PERM) => return Err(format!("the kernel does not let this root mount file systems; {CONTAINER}")),
+            Err(Errno::PERM) => {
+                return Err(format!("the kernel does not let this root mount file systems; {CONTAINER}"));
+            }
             Err(Errno::NODEV) => return Err("the kernel has no FUSE: load it with modprobe fuse".into()),
             Err(e) => return Err(format!("cannot mount at {}: {e}", mountpoint.display())),
         }
@@ -116,7 +123,13 @@ fn mount_by_helper(source: &Path, mountpoint: &Path, options: &MountOptions) -> 
     let said = child.wait_with_output().map_err(failed)?;
     device.ok_or_else(|| {
         let text = one_line(&said.stderr);
-        let hint = if text.contains("user_allow_other") { " (as root, add a line user_allow_other there)" } else { "" };
+        let hint = if text.contains("user_allow_other") {
+            " (as root, add a line user_allow_other there)"
+        } else if text.contains(DEVICE) {
+            " (as root, let users open it: chmod 666 /dev/fuse)"
+        } else {
+            ""
+        };
         if text.is_empty() { format!("{} gave no mount: {}", helper.display(), said.status) } else { text + hint }
     })
 }
@@ -261,11 +274,7 @@ mod tests {
     #[test]
     fn a_line_of_mountinfo() {
         let line = br"36 35 0:45 / /mnt/a\040b\134c ro,nosuid shared:7 master:2 - fuse.zrfs /data/x\040y ro,user_id=0";
-        let want = MountEntry {
-            device: "0:45".into(),
-            mountpoint: r"/mnt/a b\c".into(),
-            kind: "fuse.zrfs".into(),
-        };
+        let want = MountEntry { device: "0:45".into(), mountpoint: r"/mnt/a b\c".into(), kind: "fuse.zrfs".into() };
         assert_eq!(parse_mount(line), Some(want));
         assert_eq!(parse_mount(b""), None);
         assert!(mounts().iter().any(|m| m.mountpoint == Path::new("/proc")));

@@ -145,7 +145,8 @@ mod tests {
     /// Numbers are part of what the mount promises: backup tools keep them.
     #[test]
     fn golden() {
-        let numbers = [Node::Root, Node::Records(0), Node::Record(0, 0), Node::Record(3, 7), Node::Npy(0, 1), Node::Tree(2)];
+        let numbers =
+            [Node::Root, Node::Records(0), Node::Record(0, 0), Node::Record(3, 7), Node::Npy(0, 1), Node::Tree(2)];
         assert_eq!(numbers.map(|n| n.ino().unwrap()), [1, 3, 5, 0x70035, 0x10006, 0x20007]);
     }
 

@@ -29,9 +29,32 @@ pub struct MountOptions {
 
 /// Options that say what mount(8) or a boot script does, not what the mount is.
 const IGNORED: &[&str] = &[
-    "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "_netdev", "nofail", "exec", "nosuid",
-    "nodev", "atime", "relatime", "norelatime", "strictatime", "nostrictatime", "nodiratime", "diratime", "lazytime",
-    "nolazytime", "async", "default_permissions", "silent", "loud",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "_netdev",
+    "nofail",
+    "exec",
+    "nosuid",
+    "nodev",
+    "atime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "nodiratime",
+    "diratime",
+    "lazytime",
+    "nolazytime",
+    "async",
+    "default_permissions",
+    "silent",
+    "loud",
 ];
 
 impl MountOptions {
@@ -130,7 +153,10 @@ mod tests {
 
     #[test]
     fn what_fstab_and_libfuse_write() {
-        let all = ["ro,allow_other,uid=1000,gid=100,umask=022", "noauto,user,_netdev,nofail,x-systemd.automount,noexec,nosuid"];
+        let all = [
+            "ro,allow_other,uid=1000,gid=100,umask=022",
+            "noauto,user,_netdev,nofail,x-systemd.automount,noexec,nosuid",
+        ];
         let options = MountOptions::parse(&all).unwrap();
         let want = MountOptions {
             allow_other: true,
@@ -149,7 +175,17 @@ mod tests {
 
     #[test]
     fn the_wrong_one_is_named() {
-        for bad in ["frobnicate", "uid=root", "uid=-1", "uid=4294967295", "uid", "umask=8", "umask=1777", "ro=1", "max_read=4096"] {
+        for bad in [
+            "frobnicate",
+            "uid=root",
+            "uid=-1",
+            "uid=4294967295",
+            "uid",
+            "umask=8",
+            "umask=1777",
+            "ro=1",
+            "max_read=4096",
+        ] {
             let error = MountOptions::parse(&[format!("ro,{bad},nonempty")]).unwrap_err();
             assert!(error.contains(bad), "{error}");
         }
@@ -158,7 +194,15 @@ mod tests {
 
     #[test]
     fn sizes() {
-        let good = [("0", 0), ("4096", 4096), ("64K", 65536), ("64k", 65536), ("256M", 256 << 20), ("2GiB", 2 << 30), ("1mb", 1 << 20)];
+        let good = [
+            ("0", 0),
+            ("4096", 4096),
+            ("64K", 65536),
+            ("64k", 65536),
+            ("256M", 256 << 20),
+            ("2GiB", 2 << 30),
+            ("1mb", 1 << 20),
+        ];
         for (text, bytes) in good {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }

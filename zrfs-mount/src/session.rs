@@ -69,6 +69,9 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     let mountpoint = check_mountpoint(&request.mountpoint, &store, options.nonempty, &mut note)?;
     let fs = Fs::new(source, fs_options(request))?;
 
+    // Watched before there is a mount, so that no signal leaves one behind.
+    let (events, inbox) = channel();
+    let signals = watch_signals(events.clone()).map_err(|e| format!("cannot watch signals: {e}"))?;
     let mounted = mounting::mount(&store, &mountpoint, options)?;
     let unmount_after = |error: String| {
         let _ = mounting::unmount(&mountpoint, true);
@@ -87,8 +90,6 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
-    let (events, inbox) = channel();
-    let signals = watch_signals(events.clone()).map_err(|e| unmount_after(format!("cannot watch signals: {e}")))?;
     let server = std::thread::Builder::new().name("session".into()).spawn(move || {
         let _ = events.send(Event::Ended(session.run()));
     });
@@ -135,22 +136,14 @@ fn check_mountpoint(
     let shown = given.display();
     // Mounts may lie on each other, but hardly many.
     for _ in 0..16 {
-        let error = match std::fs::metadata(given) {
-            Ok(meta) if meta.is_dir() => break,
-            Ok(_) => return Err(format!("{shown} is not a directory, and a mount needs one")),
-            Err(e) => e,
-        };
-        match Errno::from_io_error(&error) {
-            Some(Errno::NOTCONN | Errno::CONNABORTED) => {
-                let stale = absolute(given).map_err(|e| format!("{shown}: {e}"))?;
-                mounting::unmount(&stale, true).map_err(|e| {
-                    let how = format!("run umount -l {shown}, or fusermount3 -u -z {shown}");
-                    format!("the server of an earlier mount at {shown} was killed, and it can't be detached ({e:?}); {how}")
-                })?;
-                note(format!("{shown} was still mounted although its server was killed; detached it"));
-            }
-            Some(Errno::NOENT) => return Err(format!("{shown} does not exist; create it with mkdir")),
-            _ => return Err(format!("{shown}: {error}")),
+        match look_at(given) {
+            Ok(true) => break,
+            Ok(false) => return Err(format!("{shown} is not a directory, and a mount needs one")),
+            Err(e) => match Errno::from_io_error(&e) {
+                Some(Errno::NOTCONN | Errno::CONNABORTED) => detach_stale(given, note)?,
+                Some(Errno::NOENT) => return Err(format!("{shown} does not exist; create it with mkdir")),
+                _ => return Err(format!("{shown}: {e}")),
+            },
         }
     }
     let mountpoint = given.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
@@ -158,7 +151,10 @@ fn check_mountpoint(
         return Err(format!("{shown} is inside the store {}; mount it elsewhere", store.display()));
     }
     if store.starts_with(&mountpoint) {
-        return Err(format!("the store {} is inside {shown}, which a mount would hide; mount it elsewhere", store.display()));
+        return Err(format!(
+            "the store {} is inside {shown}, which a mount would hide; mount it elsewhere",
+            store.display()
+        ));
     }
     if !nonempty {
         let mut entries = std::fs::read_dir(&mountpoint).map_err(|e| format!("{shown}: {e}"))?;
@@ -167,6 +163,29 @@ fn check_mountpoint(
         }
     }
     Ok(mountpoint)
+}
+
+/// Whether there is a directory. A mount whose server was killed is an error, also while the kernel still remembers
+/// its attributes.
+fn look_at(path: &Path) -> io::Result<bool> {
+    let is_dir = std::fs::metadata(path)?.is_dir();
+    let place = absolute(path)?;
+    if mounting::mounts().iter().any(|m| m.mountpoint == place && m.kind.starts_with("fuse")) {
+        rustix::fs::statvfs(path)?;
+    }
+    Ok(is_dir)
+}
+
+/// Takes away a mount whose server was killed.
+fn detach_stale(mountpoint: &Path, note: &mut dyn FnMut(String)) -> Result<(), String> {
+    let shown = mountpoint.display();
+    let path = absolute(mountpoint).map_err(|e| format!("{shown}: {e}"))?;
+    mounting::unmount(&path, true).map_err(|e| {
+        let how = format!("run umount -l {shown}, or fusermount3 -u -z {shown}");
+        format!("the server of an earlier mount at {shown} was killed, and it can't be detached ({e:?}); {how}")
+    })?;
+    note(format!("{shown} was still mounted although its server was killed; detached it"));
+    Ok(())
 }
 
 /// The absolute path of what can't be asked for its own.
@@ -259,7 +278,9 @@ pub fn unmount(mountpoint: &Path) -> Result<(), String> {
     }
     mounting::unmount(&path, false).map_err(|e| match e {
         UnmountError::Busy => {
-            format!("{shown} is in use: close what is open there (fuser -vm {shown} lists it), or detach it with umount -l")
+            format!(
+                "{shown} is in use: close what is open there (fuser -vm {shown} lists it), or detach it with umount -l"
+            )
         }
         UnmountError::NotMounted => format!("nothing is mounted at {shown}"),
         UnmountError::Other(text) => format!("{shown}: {text}"),

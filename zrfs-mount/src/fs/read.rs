@@ -44,14 +44,7 @@ impl Fs {
 
     /// A read that covers a whole record decodes it into `dst`; other reads of compressed records go through the
     /// cache, so that a record read in pieces is decoded once.
-    fn read_record(
-        &self,
-        s: u16,
-        stream: &Stream,
-        index: u64,
-        offset: u64,
-        dst: &mut [u8],
-    ) -> Result<usize, Failure> {
+    fn read_record(&self, s: u16, stream: &Stream, index: u64, offset: u64, dst: &mut [u8]) -> Result<usize, Failure> {
         let store = stream.store();
         if store.codec() == Codec::Raw {
             return Ok(store.read_range(index, offset, dst)?);
