@@ -46,7 +46,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// An index at or above the store's length.
-    #[error("index {index} is out of range: the store has {length} records, 0 to {}", length.saturating_sub(1))]
+    #[error("index {index} is out of range: {}", range(*length))]
     OutOfRange {
         /// The index that was asked for.
         index: u64,
@@ -109,6 +109,15 @@ pub enum Error {
 
 /// `Result` with the engine's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The indices that a store of that length has, in words.
+fn range(length: u64) -> String {
+    match length {
+        0 => "the store is empty".into(),
+        1 => "the store has one record, 0".into(),
+        _ => format!("the store has {length} records, 0 to {}", length - 1),
+    }
+}
 
 impl Error {
     /// Wraps an operating-system error with what was being done, and on which file.

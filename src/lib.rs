@@ -21,3 +21,8 @@ pub mod unpack;
 pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};
 pub use store::{OpenOptions, Store, Writer, WriterOptions};
+
+/// The README's examples run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,4 +1,4 @@
-//! numpy's dtype strings ("<f4", "|u1", "<M8[ns]"): parsed, checked, and spelled as numpy spells them.
+//! numpy's dtype strings (`<f4`, `|u1`, `<M8[ns]`): parsed, checked, and spelled as numpy spells them.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::fmt;
@@ -65,7 +65,7 @@ impl DType {
         parse(text).map_err(|why| format!("dtype {}: {why}", Quoted(text)))
     }
 
-    /// The canonical spelling, as `numpy.dtype(..).str` prints it: "<f4", "|u1", "<M8[25s]".
+    /// The canonical spelling, as `numpy.dtype(..).str` prints it: `<f4`, `|u1`, `<M8[25s]`.
     pub fn as_str(&self) -> &str {
         &self.text
     }

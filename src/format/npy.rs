@@ -87,8 +87,9 @@ impl NpyHeader {
         let safe = [start, &text].concat();
         let parsed = npyz::NpyHeader::from_reader(safe.as_slice()).map_err(bad)?;
         let dtype = match (parsed.dtype(), time) {
-            (npyz::DType::Plain(_), Some(time)) => time,
+            (npyz::DType::Plain(plain), Some(time)) if plain.to_string() == "|V8" => time,
             (npyz::DType::Plain(plain), None) => DType::parse(&plain.to_string())?,
+            (npyz::DType::Plain(_), Some(_)) => return Err(bad("a dtype where none belongs")),
             _ => return Err(STRUCTURED.into()),
         };
         let fortran = parsed.order() == npyz::Order::Fortran;

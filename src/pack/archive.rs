@@ -2,7 +2,8 @@
 
 use super::files::{BATCH_BYTES, BATCH_FILES, Ready, TreeSink};
 use crate::error::{Error, Result};
-use crate::tree::{EntryId, Meta, Mtime};
+use crate::format::tree::{DEPTH_MAX, NAME_MAX, TARGET_MAX};
+use crate::tree::{EntryId, Meta, Mtime, name_is_valid};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
@@ -73,9 +74,12 @@ impl Unpacker<'_, '_> {
         }
         let raw = entry.path_bytes().into_owned();
         let shown = PathBuf::from(OsStr::from_bytes(&raw));
-        let Some(path) = clean(&raw) else {
-            self.sink.failed(&shown, "its path leads out of the archive");
-            return Ok(());
+        let path = match clean(&raw) {
+            Ok(path) => path,
+            Err(reason) => {
+                self.sink.failed(&shown, &reason);
+                return Ok(());
+            }
         };
         let meta = match meta_of(entry) {
             Ok(meta) => meta,
@@ -89,22 +93,27 @@ impl Unpacker<'_, '_> {
         }
         let (parent, name) = match path.iter().rposition(|&b| b == b'/') {
             Some(slash) => (self.dir_of(&path[..slash])?, path[slash + 1..].to_vec()),
+            None if path.is_empty() => {
+                self.sink.failed(&shown, "it has no name");
+                return Ok(());
+            }
             None => (self.sink.tree.root(), path.clone()),
         };
-        if let Some(long) = path.split(|&b| b == b'/').find(|n| n.is_empty() || n.len() > 255) {
-            self.sink.failed(&shown, &format!("a name of {} bytes; file systems have 1 to 255", long.len()));
-            return Ok(());
-        }
         // The archive may have called a directory so before: what comes later holds.
         self.dirs.forget(&path);
         match kind {
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().unwrap_or_default().into_owned();
+                if target.is_empty() || target.len() > TARGET_MAX || target.contains(&0) {
+                    let reason = format!("a symbolic link to {} bytes; a target has 1 to {TARGET_MAX}", target.len());
+                    self.sink.failed(&shown, &reason);
+                    return Ok(());
+                }
                 self.sink.symlink(parent, &name, meta, &target)
             }
             EntryType::Link => {
                 self.flush()?;
-                let target = entry.link_name_bytes().and_then(|t| clean(&t)).unwrap_or_default();
+                let target = entry.link_name_bytes().and_then(|t| clean(&t).ok()).unwrap_or_default();
                 match self.files.get(&target) {
                     Some(id) => {
                         self.sink.hardlink(parent, &name, id)?;
@@ -217,19 +226,28 @@ impl Unpacker<'_, '_> {
     }
 }
 
-/// An archive's path without `.` and empty parts and without a leading slash; `None` if it has a `..`.
-fn clean(path: &[u8]) -> Option<Vec<u8>> {
+/// An archive's path without `.` and empty parts and without a leading slash.
+///
+/// # Errors
+/// Why no file can have that path: a `..`, a name that no file system takes, too many directories.
+fn clean(path: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(path.len());
-    for name in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".") {
+    for (depth, name) in path.split(|&b| b == b'/').filter(|n| !n.is_empty() && *n != b".").enumerate() {
         if name == b".." {
-            return None;
+            return Err("its path leads out of the archive".into());
+        }
+        if !name_is_valid(name) {
+            return Err(format!("a name of {} bytes; file systems have 1 to {NAME_MAX}, none of them 0", name.len()));
+        }
+        if depth >= DEPTH_MAX {
+            return Err(format!("it is more than {DEPTH_MAX} directories deep"));
         }
         if !out.is_empty() {
             out.push(b'/');
         }
         out.extend(name);
     }
-    Some(out)
+    Ok(out)
 }
 
 /// The attributes of an entry. A pax header tells times to the nanosecond, the plain one to the second.
@@ -289,8 +307,13 @@ mod tests {
             (b".", Some(b"")),
             (b"a/../b", None),
             (b"\xff/\n", Some(b"\xff/\n")),
+            (&[b'x'; 255], Some(&[b'x'; 255])),
+            (&[b'x'; 256], None),
+            (b"a\0b", None),
+            (&b"d/".repeat(DEPTH_MAX), Some(&b"d/".repeat(DEPTH_MAX)[..2 * DEPTH_MAX - 1])),
+            (&b"d/".repeat(DEPTH_MAX + 1), None),
         ] {
-            assert_eq!(clean(raw).as_deref(), want);
+            assert_eq!(clean(raw).ok().as_deref(), want);
         }
     }
 

@@ -5,6 +5,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use crate::error::{Error, Result};
+use crate::format::MAX_RECORD;
 use crate::format::dtype::DType;
 use crate::pack::detect::{Compression, Kind, detect};
 use crate::pack::{idx, npy};
@@ -15,9 +16,6 @@ use std::sync::Arc;
 
 #[cfg(test)]
 pub(crate) mod tests;
-
-/// The longest record in bytes.
-pub const MAX_RECORD: u64 = 1 << 31;
 
 /// How many records an array holds and what each looks like; all sizes checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -336,7 +334,7 @@ pub(crate) fn read_up_to(stream: &mut dyn Read, limit: u64, dst: &mut Vec<u8>, p
         // Decompressors make errors of their own; the operating system's have a number.
         Err(e) if e.raw_os_error().is_none() && e.kind() != io::ErrorKind::OutOfMemory => {
             let at = at.saturating_add((dst.len() - before) as u64);
-            Err(Error::corrupt(path, at, format!("it cannot be decompressed beyond this decompressed byte: {e}")))
+            Err(Error::corrupt(path, at, format!("counted decompressed, where it cannot be decompressed further: {e}")))
         }
         Err(e) => Err(Error::io("read", path)(e)),
     }

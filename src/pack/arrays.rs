@@ -63,6 +63,8 @@ pub fn pack_streams(
     watch.progress.set_total_bytes(sources.iter().map(|(_, _, s)| s.records().total_bytes()).sum());
     let mut report = Report::default();
     for (name, path, source) in sources {
+        // A record of the dataset is one of each stream.
+        report.records = 0;
         write(source, path, &dir.join(name), options, watch, &mut report)?;
     }
     Disk::default().sync_dir(&dir).map_err(Error::io("sync", &dir))?;

@@ -4,6 +4,7 @@
 use crate::error::{Error, Result};
 use crate::pack::array::{ArraySource, Records, append, destination};
 use crate::storage::{StoreFile, read_exact_at};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ const SHORT_GAP: u64 = 4096;
 const SPAN_BYTES: u64 = 1 << 20;
 /// Items of a record that are put in place together, so that the writes fill cache lines.
 const TILE: usize = 64;
+/// Records that are put together at a time.
+const GROUP: usize = 16;
 
 /// The file is a matrix with a row for each item of a record, in Fortran order, and a column for each record. A block
 /// of columns is read in the order of the file and transposed from memory into what the caller asked for.
@@ -145,37 +148,74 @@ impl ArraySource for FortranArray {
 
 /// Writes the records from `skip` of the block on to `dst`, as many as it holds.
 fn transpose(block: &Block, skip: u64, records: &Records, dst: &mut [u8]) {
-    // With the size known, the copy of an item is a move between registers.
     match records.dtype().itemsize() {
-        1 => transpose_items(1, block, skip, records, dst),
-        2 => transpose_items(2, block, skip, records, dst),
-        4 => transpose_items(4, block, skip, records, dst),
-        8 => transpose_items(8, block, skip, records, dst),
-        16 => transpose_items(16, block, skip, records, dst),
-        other => transpose_items(usize_of(other), block, skip, records, dst),
+        1 => transpose_fixed::<1>(block, skip, records, dst),
+        2 => transpose_fixed::<2>(block, skip, records, dst),
+        4 => transpose_fixed::<4>(block, skip, records, dst),
+        8 => transpose_fixed::<8>(block, skip, records, dst),
+        16 => transpose_fixed::<16>(block, skip, records, dst),
+        _ => transpose_any(block, skip, records, dst),
     }
 }
 
-#[inline(always)]
-fn transpose_items(itemsize: usize, block: &Block, skip: u64, records: &Records, dst: &mut [u8]) {
-    let run = usize_of(block.count) * itemsize;
-    let (skip, record) = (usize_of(skip) * itemsize, usize_of(records.record_bytes()));
+/// Calls `each` with the next items of a record, in C order: where they go in it, and the row of each from column
+/// `skip` on. A call has [`TILE`] items, the last one may have fewer.
+fn for_each_tile<'a>(block: &'a Block, skip: u64, records: &Records, mut each: impl FnMut(Range<usize>, &[&'a [u8]])) {
+    let itemsize = usize_of(records.dtype().itemsize());
+    let (run, skip) = (usize_of(block.count) * itemsize, usize_of(skip) * itemsize);
     let mut walk = Walk::new(records.item_shape());
     let mut tile: Vec<&[u8]> = Vec::with_capacity(TILE);
     for first in (0..usize_of(records.record_items())).step_by(TILE) {
         tile.clear();
         let rows = walk.by_ref().take(TILE).map(|row| usize_of(row) * run);
         tile.extend(rows.filter_map(|at| block.rows.get(at + skip..at + run)));
-        let place = first * itemsize..(first + tile.len()) * itemsize;
+        each(first * itemsize..(first + tile.len()) * itemsize, &tile);
+    }
+}
+
+/// For items of `N` bytes: a group of records at a time goes through a small matrix that stays in the first cache, by
+/// loops of fixed length. Several times as fast as [`transpose_any`] for small items.
+fn transpose_fixed<const N: usize>(block: &Block, skip: u64, records: &Records, dst: &mut [u8]) {
+    let record = usize_of(records.record_bytes());
+    let mut lines = [[[0; N]; TILE]; GROUP];
+    for_each_tile(block, skip, records, |place, tile| {
+        for (group, out) in dst.chunks_mut(record * GROUP).enumerate() {
+            for (i, row) in tile.iter().enumerate() {
+                let items = row.as_chunks::<N>().0.get(group * GROUP..).unwrap_or_default();
+                let set = |line: &mut [[u8; N]; TILE], item: &[u8; N]| {
+                    if let Some(slot) = line.get_mut(i) {
+                        *slot = *item;
+                    }
+                };
+                match items.first_chunk::<GROUP>() {
+                    Some(items) => lines.iter_mut().zip(items).for_each(|(line, item)| set(line, item)),
+                    None => lines.iter_mut().zip(items).for_each(|(line, item)| set(line, item)),
+                }
+            }
+            for (record, line) in out.chunks_exact_mut(record).zip(&lines) {
+                let items = line.as_flattened().get(..place.len());
+                if let (Some(to), Some(items)) = (record.get_mut(place.clone()), items) {
+                    to.copy_from_slice(items);
+                }
+            }
+        }
+    });
+}
+
+/// For items of any size.
+fn transpose_any(block: &Block, skip: u64, records: &Records, dst: &mut [u8]) {
+    let itemsize = usize_of(records.dtype().itemsize());
+    let record = usize_of(records.record_bytes());
+    for_each_tile(block, skip, records, |place, tile| {
         for (i, record) in dst.chunks_exact_mut(record).enumerate() {
             let items = record.get_mut(place.clone()).unwrap_or_default().chunks_exact_mut(itemsize);
-            for (to, from) in items.zip(&tile) {
-                if let Some(from) = from.get(i * itemsize..(i + 1) * itemsize) {
+            for (to, row) in items.zip(tile) {
+                if let Some(from) = row.get(i * itemsize..(i + 1) * itemsize) {
                     to.copy_from_slice(from);
                 }
             }
         }
-    }
+    });
 }
 
 /// Goes through the items of a record in C order and gives the Fortran position of each.

@@ -70,9 +70,9 @@ fn refused_with_a_way_out() {
         (b"\x89HDF\r\n\x1a\nabc".to_vec(), "HDF5"),
         (b"PAR1abc".to_vec(), "Parquet"),
         (b"\x80\x04\x95abc".to_vec(), "pickle"),
-        (b"\x1f\x8b\x08".to_vec(), "cannot be decompressed"),
+        (b"\x1f\x8b\x08".to_vec(), "cannot be decompressed further"),
         (b"\x1f\x8b\x07".to_vec(), "no valid gzip"),
-        (b"\x28\xb5\x2f\xfdgarbage".to_vec(), "cannot be decompressed"),
+        (b"\x28\xb5\x2f\xfdgarbage".to_vec(), "cannot be decompressed further"),
         (gzip(b"a,b\n1,2\n"), "is compressed; decompressed, it is of a kind"),
         (gzip(&gzip(&tar())), "decompressed, it is no valid gzip"),
         (zstd(&zstd(&tar())), "zstd twice"),
@@ -89,7 +89,7 @@ fn refused_with_a_way_out() {
 #[test]
 fn any_start_is_told_or_refused() {
     for first in 0..=255u8 {
-        for second in 0..=255u8 {
+        for second in (0..=255u8).step_by(5) {
             for len in [1, 2, 4, 512] {
                 let head: Vec<u8> = [first, second].iter().cycle().take(len).copied().collect();
                 let _ = kind(&head, compression(&head));

@@ -51,7 +51,7 @@ fn flipped_bytes_never_panic() {
     let read = |stream: Vec<u8>| crate::pack::detect::detect_stream(Box::new(Cursor::new(stream)), &path);
     for file in [SMALL.to_vec(), gzip(SMALL)] {
         for at in 0..file.len() {
-            for mask in 1..=255 {
+            for mask in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
                 let mut bad = file.clone();
                 bad[at] ^= mask;
                 if bad.starts_with(&[0, 0]) {

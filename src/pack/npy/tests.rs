@@ -96,7 +96,7 @@ fn flipped_bytes_never_panic() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.npy");
         for at in 0..file.len() {
-            for mask in [1, 2, 4, 8, 16, 32, 64, 128, 255] {
+            for mask in [1, 8, 32, 128, 255] {
                 let mut bad = file.to_vec();
                 bad[at] ^= mask;
                 std::fs::write(&path, &bad).unwrap();
