@@ -245,3 +245,32 @@ impl Filesystem for Adaptor {
         reply.error(fuser::Errno::ENOSYS);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zrfs::tree::Mtime;
+
+    #[test]
+    fn a_panic_is_eio() {
+        let result = guarded("read", 5, || -> Result<(), Errno> { panic!("a bug") });
+        assert_eq!(result.map_err(|e| e.code()), Err(fuser::Errno::EIO.code()));
+        assert_eq!(guarded("read", 5, || Err::<(), _>(Errno::NOENT)).map_err(|e| e.code()), Err(2));
+        assert!(guarded("read", 5, || Ok(())).is_ok());
+    }
+
+    #[test]
+    fn times_before_1970_and_beyond_all_bounds() {
+        let attr = |secs, nanos| {
+            let mtime = Mtime { secs, nanos };
+            let (kind, ttl) = (Kind::File, Duration::ZERO);
+            file_attr(&Attr { ino: 5, kind, size: 513, perm: 0o444, nlink: 1, uid: 0, gid: 0, mtime, ttl })
+        };
+        assert_eq!(attr(-3, 5).mtime, UNIX_EPOCH - Duration::from_secs(3) + Duration::from_nanos(5));
+        assert_eq!(attr(7, 9).mtime, UNIX_EPOCH + Duration::new(7, 9));
+        assert_eq!(attr(7, 9).blocks, 2);
+        for secs in [i64::MIN, i64::MAX] {
+            let _ = attr(secs, 999_999_999);
+        }
+    }
+}

@@ -207,7 +207,10 @@ fn first_answer(mountpoint: &Path) -> Result<String, String> {
     let (answer, answered) = channel();
     let path = mountpoint.to_path_buf();
     // On a thread of its own: who asks a mount that doesn't answer waits for ever.
-    std::thread::spawn(move || answer.send(std::fs::metadata(path)));
+    std::thread::spawn(move || {
+        // Nobody listens any more once the time is up.
+        let _ = answer.send(std::fs::metadata(path));
+    });
     match answered.recv_timeout(READY_TIMEOUT) {
         Ok(Ok(meta)) if meta.ino() == ROOT => {
             Ok(format!("{}:{}", rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())))

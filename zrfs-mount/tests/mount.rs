@@ -360,3 +360,18 @@ fn a_store_cut_short_gives_errors_and_lives() {
     assert!(cut.err.contains("Input/output error"), "{cut:?}");
     assert_eq!(succeeds(&shell(&format!("wc -c < {at}/records/3"))), "100000\n");
 }
+
+#[test]
+fn a_store_replaced_by_rename_goes_on_as_it_was() {
+    let dir = TempDir::new().unwrap();
+    let (path, other, old) = (dir.path().join("s"), dir.path().join("other"), dir.path().join("old"));
+    store(&path, "zstd", &(0..50).map(|i| bytes(i, 5000)).collect::<Vec<_>>());
+    store(&other, "raw", &(100..150).map(|i| bytes(i, 5000)).collect::<Vec<_>>());
+    let mount = Mount::new(&path, &[]);
+    std::fs::write(dir.path().join("want"), (0..50).flat_map(|i| bytes(i, 5000)).collect::<Vec<_>>()).unwrap();
+    std::fs::rename(&path, &old).unwrap();
+    std::fs::rename(&other, &path).unwrap();
+    let script =
+        format!("for i in $(seq 0 49); do cat {}/records/$i; done | cmp - {}/want", mount.path(), dir.path().display());
+    succeeds(&shell(&script));
+}
