@@ -37,6 +37,8 @@ pub const NAME_MAX: usize = 255;
 pub const FOREVER: Duration = Duration::from_secs(365 * 86400);
 /// What changes when another process appends is asked for again after this long.
 pub const SOON: Duration = Duration::from_secs(1);
+/// Above so many files a listing gives attributes only where the kernel sees them used.
+const MAX_LISTED: u64 = 1 << 20;
 /// A store's length is read again at most this often.
 const REFRESH_MS: u64 = 100;
 /// Damage is logged for at most so many files; a store damaged everywhere must not fill a disk with its log.
@@ -225,6 +227,12 @@ impl Fs {
         let bytes: u64 = streams.map(|s| s.store().chunk_bytes()).fold(0, u64::saturating_add);
         let files = self.tree().map_or_else(|_| self.source.len(), Tree::node_count);
         Ok(Statfs { blocks: bytes.div_ceil(Statfs::BLOCK.into()), files })
+    }
+
+    /// Whether listings should always come with attributes. Reading a file then costs one round trip instead of two, but
+    /// the kernel keeps about 1 KiB for each file listed, and a listing alone takes several times longer.
+    pub fn lists_all_attributes(&self) -> bool {
+        self.statfs().is_ok_and(|s| s.files <= MAX_LISTED)
     }
 
     /// The node that an inode number stands for. It need not exist.

@@ -94,6 +94,7 @@ impl Filesystem for Adaptor {
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT
             // Makes the kernel look at a directory's time before it lists it from its cache.
             | InitFlags::FUSE_AUTO_INVAL_DATA;
+        let wanted = if self.fs.lists_all_attributes() { wanted } else { wanted | InitFlags::FUSE_READDIRPLUS_AUTO };
         let have = wanted & config.capabilities();
         // Only what the kernel offers is asked for, so none of these can fail.
         let _ = config.add_capabilities(have);

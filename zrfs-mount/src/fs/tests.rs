@@ -120,7 +120,7 @@ fn a_store_reads_as_it_was_written() {
         }
         let statfs = fs.statfs().unwrap();
         assert_eq!(statfs.files, 10);
-        assert!(statfs.blocks > 0);
+        assert!(statfs.blocks > 0 && fs.lists_all_attributes());
         assert!(fs.cache.used() <= fs.cache.budget());
     }
 }
