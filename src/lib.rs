@@ -5,6 +5,7 @@
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod codec;
 pub mod dataset;
 pub mod error;

@@ -1,0 +1,475 @@
+//! The file system: every operation in plain types, so that nearly all of it is tested without a kernel.
+//!
+//! ```text
+//! store                    dataset
+//! ├── records/17           ├── streams/NAME/records/17
+//! ├── npy/17.npy           ├── streams/NAME/npy/17.npy
+//! └── .zrfs/info.json      ├── tree/…
+//!                          └── .zrfs/info.json
+//! ```
+//! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
+//! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
+
+mod info;
+mod list;
+mod read;
+#[cfg(test)]
+mod tests;
+
+use crate::errno::{Errno, errno};
+use crate::namespace::{Node, ROOT, parse_index};
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use zrfs::cache::DecodedCache;
+use zrfs::format::META_FILE;
+use zrfs::tree::{Mtime, NodeKind, Tree};
+use zrfs::{Source, Stream};
+
+/// The longest name in a directory, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Records and trees never change: the kernel may keep their names and attributes for good.
+pub const FOREVER: Duration = Duration::from_secs(365 * 86400);
+/// What changes when another process appends is asked for again after this long.
+pub const SOON: Duration = Duration::from_secs(1);
+/// A store's length is read again at most this often.
+const REFRESH_MS: u64 = 100;
+/// Damage is logged for at most so many files; a store damaged everywhere must not fill a disk with its log.
+const MAX_REPORTS: usize = 10_000;
+
+/// How a file system looks to its callers.
+#[derive(Debug, Clone)]
+pub struct FsOptions {
+    /// Owner of every file.
+    pub uid: u32,
+    /// Group of every file.
+    pub gid: u32,
+    /// Permission bits that no file has.
+    pub umask: u16,
+    /// Bytes of memory for decoded records.
+    pub cache_bytes: u64,
+    /// The part of the namespace that becomes the root, as a path from the whole's root.
+    pub root: Option<PathBuf>,
+}
+
+/// What kind of file an inode is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Dir,
+    /// A regular file.
+    File,
+    /// A symbolic link.
+    Symlink,
+}
+
+/// An inode's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: u64,
+    /// Kind of file.
+    pub kind: Kind,
+    /// Length in bytes.
+    pub size: u64,
+    /// Permission bits, at most `0o7777`.
+    pub perm: u16,
+    /// Names of a file; of a directory 2 and one for each directory in it.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Time of the last change of the contents.
+    pub mtime: Mtime,
+    /// How long the kernel may go without asking again.
+    pub ttl: Duration,
+}
+
+impl Attr {
+    /// The file's length in blocks of 512 bytes.
+    pub fn blocks(&self) -> u64 {
+        self.size.div_ceil(512)
+    }
+}
+
+/// The size of the whole file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statfs {
+    /// Stored bytes in blocks of [`Statfs::BLOCK`].
+    pub blocks: u64,
+    /// Records, or names of the tree where there is one.
+    pub files: u64,
+}
+
+impl Statfs {
+    /// Bytes of a block.
+    pub const BLOCK: u32 = 4096;
+}
+
+/// Why an operation failed, before it becomes a number.
+#[derive(Debug)]
+enum Failure {
+    /// The caller asked for what isn't there or isn't possible.
+    Errno(Errno),
+    /// The engine could not do it.
+    Engine(zrfs::Error),
+}
+
+impl From<Errno> for Failure {
+    fn from(e: Errno) -> Self {
+        Failure::Errno(e)
+    }
+}
+
+impl From<zrfs::Error> for Failure {
+    fn from(e: zrfs::Error) -> Self {
+        Failure::Engine(e)
+    }
+}
+
+/// A mounted store or dataset.
+#[derive(Debug)]
+pub struct Fs {
+    source: Source,
+    options: FsOptions,
+    /// The node that has the inode number [`ROOT`].
+    root: Node,
+    states: Vec<StreamState>,
+    cache: DecodedCache,
+    started: Instant,
+    reported: Mutex<HashSet<u64>>,
+}
+
+/// What the file system knows of a stream beside the engine.
+#[derive(Debug)]
+struct StreamState {
+    /// The time of the store's header when it was mounted: that of all records, then and later, so that the kernel
+    /// never drops their pages.
+    mtime: Mtime,
+    /// The time of the directories of records: moves when records were found appended.
+    grown: Mutex<Mtime>,
+    /// When the length was last read, in milliseconds since the mount.
+    refreshed: AtomicU64,
+}
+
+impl Fs {
+    /// The file system of what is in `source`.
+    ///
+    /// # Errors
+    /// A sentence if the root that the options ask for is not a directory in it.
+    pub fn new(source: Source, options: FsOptions) -> Result<Fs, String> {
+        let state = |stream: &Stream| {
+            let meta = std::fs::metadata(stream.store().path().join(META_FILE)).and_then(|m| m.modified());
+            let mtime = mtime_of(meta.unwrap_or(UNIX_EPOCH));
+            StreamState { mtime, grown: Mutex::new(mtime), refreshed: AtomicU64::new(0) }
+        };
+        let states = match &source {
+            Source::Store(stream) => vec![state(stream)],
+            Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| state(stream)).collect(),
+        };
+        let cache = DecodedCache::new(options.cache_bytes);
+        let mut fs = Fs {
+            source,
+            options,
+            root: Node::Root,
+            states,
+            cache,
+            started: Instant::now(),
+            reported: Mutex::default(),
+        };
+        if let Some(path) = fs.options.root.clone() {
+            fs.root = fs.resolve(&path)?;
+        }
+        Ok(fs)
+    }
+
+    /// What is mounted.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// The inode that `name` has in the directory `parent`.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`; `EIO` where the store is damaged.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr, Errno> {
+        let attr = || -> Result<Attr, Failure> {
+            if name.len() > NAME_MAX {
+                return Err(Errno::NAMETOOLONG.into());
+            }
+            self.attr(self.child(self.node(parent)?, name)?)
+        };
+        attr().map_err(|e| self.fail(parent, Some(name), e))
+    }
+
+    /// The attributes of an inode.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
+    pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
+    }
+
+    /// Stored bytes and the number of files.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn statfs(&self) -> Result<Statfs, Errno> {
+        let streams = (0..self.states.len()).filter_map(|s| self.stream(s as u16).ok());
+        let bytes: u64 = streams.map(|s| s.store().chunk_bytes()).fold(0, u64::saturating_add);
+        let files = self.tree().map_or_else(|_| self.source.len(), Tree::node_count);
+        Ok(Statfs { blocks: bytes.div_ceil(Statfs::BLOCK.into()), files })
+    }
+
+    /// The node that an inode number stands for. It need not exist.
+    fn node(&self, ino: u64) -> Result<Node, Errno> {
+        if ino == ROOT { Ok(self.root) } else { Node::from_ino(ino).ok_or(Errno::NOENT) }
+    }
+
+    fn ino(&self, node: Node) -> Result<u64, Errno> {
+        if node == self.root { Ok(ROOT) } else { node.ino().ok_or(Errno::OVERFLOW) }
+    }
+
+    fn stream(&self, s: u16) -> Result<&Stream, Errno> {
+        match &self.source {
+            Source::Store(stream) => (s == 0).then_some(&**stream),
+            Source::Dataset(dataset) => dataset.streams().get(usize::from(s)).map(|(_, stream)| stream),
+        }
+        .ok_or(Errno::NOENT)
+    }
+
+    fn tree(&self) -> Result<&Tree, Errno> {
+        match &self.source {
+            Source::Store(_) => None,
+            Source::Dataset(dataset) => dataset.tree(),
+        }
+        .ok_or(Errno::NOENT)
+    }
+
+    fn state(&self, s: u16) -> Result<&StreamState, Errno> {
+        self.states.get(usize::from(s)).ok_or(Errno::NOENT)
+    }
+
+    /// Walks `path` from the whole's root to a directory, following no symlinks.
+    fn resolve(&self, path: &Path) -> Result<Node, String> {
+        let mut node = Node::Root;
+        for part in path.components() {
+            let name = match part {
+                Component::RootDir | Component::CurDir => continue,
+                Component::Normal(name) => name,
+                _ => return Err(format!("--root {}: it must not have ..", path.display())),
+            };
+            node = self.child(node, name.as_bytes()).map_err(|e| match e {
+                Failure::Engine(e) => format!("--root {}: {e}", path.display()),
+                Failure::Errno(_) => {
+                    format!("--root {}: the mount has no {}", path.display(), Path::new(name).display())
+                }
+            })?;
+        }
+        match self.attr(node).map(|a| a.kind) {
+            Ok(Kind::Dir) => Ok(node),
+            _ => Err(format!("--root {} is not a directory of the mount", path.display())),
+        }
+    }
+
+    /// The node called `name` in the directory `dir`.
+    fn child(&self, dir: Node, name: &[u8]) -> Result<Node, Failure> {
+        match dir {
+            Node::Records(s) => self.live(s, parse_index(name)).map(|index| Node::Record(s, index)),
+            Node::Npys(s) => {
+                let stem = name.strip_suffix(b".npy").and_then(parse_index);
+                self.live(s, stem).map(|index| Node::Npy(s, index))
+            }
+            Node::Tree(id) => {
+                let tree = self.tree()?;
+                if !matches!(tree.node(id)?.kind, NodeKind::Dir { .. }) {
+                    return Err(Errno::NOTDIR.into());
+                }
+                let id = tree.lookup(id, name)?.ok_or(Errno::NOENT)?;
+                // All names of a hard-linked file are one inode.
+                Ok(Node::Tree(tree.node(id)?.ino))
+            }
+            Node::Streams => {
+                let Source::Dataset(dataset) = &self.source else { return Err(Errno::NOENT.into()) };
+                let found = dataset.streams().binary_search_by(|(n, _)| n.as_bytes().cmp(name));
+                found.map(|s| Node::Stream(s as u16)).map_err(|_| Errno::NOENT.into())
+            }
+            Node::Root | Node::Stream(_) | Node::Zrfs => (0..)
+                .map_while(|k| self.fixed_child(dir, k))
+                .find_map(|(n, node)| (*n == *name).then_some(node))
+                .ok_or(Failure::Errno(Errno::NOENT)),
+            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    /// The k-th entry of a directory whose entries don't come from a store's table or tree.
+    fn fixed_child(&self, dir: Node, k: u64) -> Option<(Cow<'_, [u8]>, Node)> {
+        let stream_dirs = |s: u16| {
+            let typed = self.stream(s).is_ok_and(|stream| stream.schema().is_some());
+            [(true, "records", Node::Records(s)), (typed, "npy", Node::Npys(s))]
+        };
+        let pick = |all: &[(bool, &'static str, Node)]| {
+            let mut there = all.iter().filter(|(there, ..)| *there);
+            let (_, name, node) = there.nth(usize::try_from(k).ok()?)?;
+            Some((Cow::Borrowed(name.as_bytes()), *node))
+        };
+        match (dir, &self.source) {
+            (Node::Root, Source::Store(_)) => {
+                let [records, npy] = stream_dirs(0);
+                pick(&[records, npy, (true, ".zrfs", Node::Zrfs)])
+            }
+            (Node::Root, Source::Dataset(dataset)) => pick(&[
+                (true, "streams", Node::Streams),
+                (dataset.tree().is_some(), "tree", Node::Tree(0)),
+                (true, ".zrfs", Node::Zrfs),
+            ]),
+            (Node::Streams, Source::Dataset(dataset)) => {
+                let s = usize::try_from(k).ok()?;
+                let (name, _) = dataset.streams().get(s)?;
+                Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
+            }
+            (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
+            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info)]),
+            _ => None,
+        }
+    }
+
+    /// The index, if the stream has a record of it, appended ones included.
+    fn live(&self, s: u16, index: Option<u64>) -> Result<u64, Failure> {
+        let (stream, index) = (self.stream(s)?, index.ok_or(Errno::NOENT)?);
+        if index >= stream.len() {
+            self.refresh(s)?;
+        }
+        if index >= stream.len() { Err(Errno::NOENT.into()) } else { Ok(index) }
+    }
+
+    /// Looks whether records were appended to the stream, if that was not asked just now.
+    fn refresh(&self, s: u16) -> Result<(), Failure> {
+        let (store, state) = (self.stream(s)?.store(), self.state(s)?);
+        let now = self.started.elapsed().as_millis() as u64;
+        let last = state.refreshed.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= REFRESH_MS {
+            state.refreshed.store(now, Ordering::Relaxed);
+            let before = store.len();
+            if store.refresh()? > before {
+                *state.grown.lock().unwrap_or_else(PoisonError::into_inner) = mtime_of(SystemTime::now());
+            }
+        }
+        Ok(())
+    }
+
+    /// The attributes of a node.
+    fn attr(&self, node: Node) -> Result<Attr, Failure> {
+        match node {
+            Node::Record(s, index) => {
+                let entry = self.stream(s)?.store().entry(index)?;
+                self.record_attr(node, s, entry.logic_length.into())
+            }
+            Node::Npy(s, index) => {
+                let stream = self.stream(s)?;
+                let header = stream.npy_header(index)?.ok_or(Errno::NOENT)?.len() as u64;
+                let record = u64::from(stream.store().entry(index)?.logic_length);
+                self.record_attr(node, s, header + record)
+            }
+            Node::Tree(id) => Ok(self.tree_attr(&self.tree()?.node(id)?)?),
+            Node::Records(s) | Node::Npys(s) => {
+                let stream = self.stream(s)?;
+                if matches!(node, Node::Npys(_)) && stream.schema().is_none() {
+                    return Err(Errno::NOENT.into());
+                }
+                self.refresh(s)?;
+                let mtime = *self.state(s)?.grown.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(Attr { mtime, ttl: SOON, ..self.blank(node, Kind::Dir)? })
+            }
+            Node::Info => {
+                let size = self.info().len() as u64;
+                Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
+            }
+            Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
+            Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
+                let entries = (0..).map_while(|k| self.fixed_child(node, k));
+                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info)).count() as u32;
+                Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
+            }
+        }
+    }
+
+    fn record_attr(&self, node: Node, s: u16, size: u64) -> Result<Attr, Failure> {
+        Ok(Attr { size, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
+    }
+
+    /// The attributes of the inode that a name in the tree has.
+    fn tree_attr(&self, node: &zrfs::tree::Node) -> Result<Attr, Errno> {
+        let (kind, size) = match &node.kind {
+            NodeKind::Dir { .. } => (Kind::Dir, 0),
+            NodeKind::File { size, .. } => (Kind::File, *size),
+            NodeKind::Symlink { target } => (Kind::Symlink, target.len() as u64),
+        };
+        let perm = if kind == Kind::Symlink { 0o777 } else { node.meta.mode & 0o7777 & !self.options.umask };
+        let blank = self.blank(Node::Tree(node.ino), kind)?;
+        Ok(Attr { size, perm, nlink: node.nlink, mtime: node.meta.mtime, ..blank })
+    }
+
+    /// What a node's attributes are where nothing else is known.
+    fn blank(&self, node: Node, kind: Kind) -> Result<Attr, Errno> {
+        let (mode, nlink) = if kind == Kind::Dir { (0o555, 2) } else { (0o444, 1) };
+        let ino = self.ino(node)?;
+        Ok(Attr {
+            ino,
+            kind,
+            size: 0,
+            perm: mode & !self.options.umask,
+            nlink,
+            uid: self.options.uid,
+            gid: self.options.gid,
+            mtime: self.states.iter().map(|s| s.mtime).max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default(),
+            // Asking for the root is how people find out whether a mount is alive.
+            ttl: if ino == ROOT { SOON } else { FOREVER },
+        })
+    }
+
+    fn last_grown(&self) -> Mtime {
+        let grown = self.states.iter().map(|s| *s.grown.lock().unwrap_or_else(PoisonError::into_inner));
+        grown.max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default()
+    }
+
+    /// Turns a failure into its number. Damage is logged, once a file: whoever reads it sees no more than `EIO`.
+    fn fail(&self, ino: u64, name: Option<&[u8]>, failure: Failure) -> Errno {
+        let error = match failure {
+            Failure::Errno(e) => return e,
+            Failure::Engine(e) => e,
+        };
+        let number = errno(&error);
+        if number == Errno::IO {
+            let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            if reported.len() < MAX_REPORTS && reported.insert(report_key(ino, name)) {
+                let name = name.map(|n| format!(" {:?}", OsStr::from_bytes(n))).unwrap_or_default();
+                log::error!("inode {ino:#x}{name}: {error}");
+                if reported.len() == MAX_REPORTS {
+                    log::error!("{MAX_REPORTS} files are damaged; further ones are not logged");
+                }
+            }
+        }
+        number
+    }
+}
+
+/// What stands for a file in the set of those that were logged.
+fn report_key(ino: u64, name: Option<&[u8]>) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (ino, name).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn mtime_of(time: SystemTime) -> Mtime {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Mtime { secs: since.as_secs() as i64, nanos: since.subsec_nanos() }
+}

@@ -1,0 +1,190 @@
+//! Listing directories: an entry's offset is its place, so a listing can go on from anywhere and holds no state.
+
+use super::{Attr, Failure, Fs, Kind};
+use crate::errno::Errno;
+use crate::namespace::{Node, write_index};
+use std::time::Duration;
+use zrfs::{Source, Stream};
+
+/// Table entries that are read at a time when attributes are listed.
+const BATCH: u64 = 128;
+
+/// One name in a directory.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// The offset to go on from after this entry.
+    pub next: u64,
+    /// Its inode's attributes; in a listing without attributes only inode number and kind are right.
+    pub attr: Attr,
+}
+
+/// What a listing gives its entries to; it returns `true` when it has no room for this one.
+pub type Sink<'a> = dyn FnMut(&Entry<'_>) -> bool + 'a;
+
+/// Where in a listing we are.
+struct Listing<'a, 's> {
+    sink: &'a mut Sink<'s>,
+    /// The place of the next entry, that of `.` being 0.
+    at: u64,
+    full: bool,
+    /// Whether any entry was taken.
+    any: bool,
+}
+
+impl Listing<'_, '_> {
+    /// Offers an entry; `false` if it was not taken.
+    fn put(&mut self, name: &[u8], attr: Attr) -> bool {
+        self.full = (self.sink)(&Entry { name, next: self.at + 1, attr });
+        if !self.full {
+            self.at += 1;
+            self.any = true;
+        }
+        !self.full
+    }
+}
+
+impl Fs {
+    /// Lists the directory from `offset` (0, or an entry's `next`) until its end or until `sink` is full.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`; `EIO` where the tree is damaged at the first entry (after others, the listing stops there
+    /// and the next one says so).
+    pub fn readdir(&self, ino: u64, offset: u64, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        self.list(ino, offset, false, sink)
+    }
+
+    /// The same with all attributes. The attributes of a damaged record are not to be kept, so that whoever opens it
+    /// gets its error.
+    ///
+    /// # Errors
+    /// As [`readdir`](Self::readdir).
+    pub fn readdirplus(&self, ino: u64, offset: u64, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        self.list(ino, offset, true, sink)
+    }
+
+    fn list(&self, ino: u64, offset: u64, plus: bool, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        let mut listing = Listing { sink, at: offset, full: false, any: false };
+        match self.try_list(ino, plus, &mut listing) {
+            Err(e) if listing.any => {
+                self.fail(ino, None, e);
+                Ok(())
+            }
+            other => other.map_err(|e| self.fail(ino, None, e)),
+        }
+    }
+
+    fn try_list(&self, ino: u64, plus: bool, to: &mut Listing<'_, '_>) -> Result<(), Failure> {
+        let dir = self.node(ino)?;
+        if to.at == 0 {
+            if self.attr(dir)?.kind != Kind::Dir {
+                return Err(Errno::NOTDIR.into());
+            }
+            to.put(b".", self.blank(dir, Kind::Dir)?);
+        }
+        if to.at == 1 && !to.full {
+            to.put(b"..", self.blank(self.parent(dir)?, Kind::Dir)?);
+        }
+        if to.full {
+            return Ok(());
+        }
+        match dir {
+            Node::Records(s) | Node::Npys(s) => self.list_records(dir, s, plus, to),
+            Node::Tree(id) => {
+                for node in self.tree()?.list(id, to.at - 2)? {
+                    let node = node?;
+                    if !to.put(&node.name, self.tree_attr(&node)?) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
+                while let Some((name, node)) = self.fixed_child(dir, to.at - 2) {
+                    let attr = if plus { self.attr(node)? } else { self.blank(node, kind_of(node))? };
+                    if !to.put(&name, attr) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+        }
+    }
+
+    fn list_records(&self, dir: Node, s: u16, plus: bool, to: &mut Listing<'_, '_>) -> Result<(), Failure> {
+        let stream = self.stream(s)?;
+        let npy = matches!(dir, Node::Npys(_));
+        if npy && stream.schema().is_none() {
+            return Err(Errno::NOENT.into());
+        }
+        let suffix: &[u8] = if npy { b".npy" } else { b"" };
+        let node = |index| if npy { Node::Npy(s, index) } else { Node::Record(s, index) };
+        let (mut name, mut indices) = (Vec::with_capacity(32), Vec::new());
+        let length = stream.len();
+        while to.at - 2 < length {
+            let first = to.at - 2;
+            indices.clear();
+            indices.extend(first..length.min(first.saturating_add(BATCH)));
+            // Where one entry of a batch is damaged they are looked at one by one.
+            let lengths = if plus && !npy { stream.store().lengths(&indices).ok() } else { None };
+            for (k, &index) in indices.iter().enumerate() {
+                let node = node(index);
+                let attr = match lengths.as_ref().and_then(|l| l.get(k)) {
+                    _ if !plus => self.blank(node, Kind::File)?,
+                    Some(&length) => self.record_attr(node, s, length.into())?,
+                    None => self.attr_or_unknown(node)?,
+                };
+                write_index(index, suffix, &mut name);
+                if !to.put(&name, attr) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn attr_or_unknown(&self, node: Node) -> Result<Attr, Failure> {
+        match self.attr(node) {
+            Ok(attr) => Ok(attr),
+            Err(e) => {
+                let ino = self.ino(node)?;
+                self.fail(ino, None, e);
+                Ok(Attr { ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
+            }
+        }
+    }
+
+    /// The directory that a directory is in; the root is in itself.
+    fn parent(&self, dir: Node) -> Result<Node, Failure> {
+        if dir == self.root {
+            return Ok(dir);
+        }
+        Ok(match dir {
+            Node::Tree(0) | Node::Root | Node::Streams | Node::Zrfs => Node::Root,
+            Node::Tree(id) => Node::Tree(self.tree()?.node(id)?.parent),
+            Node::Stream(_) => Node::Streams,
+            Node::Records(s) | Node::Npys(s) => match &self.source {
+                Source::Store(_) => Node::Root,
+                Source::Dataset(_) => Node::Stream(s),
+            },
+            Node::Record(..) | Node::Npy(..) | Node::Info => return Err(Errno::NOTDIR.into()),
+        })
+    }
+
+    /// The stream that holds the bytes of the tree's files, and its number.
+    pub(super) fn data_stream(&self) -> Result<(u16, &Stream), Errno> {
+        let Source::Dataset(dataset) = &self.source else { return Err(Errno::NOENT) };
+        let s = dataset.streams().iter().position(|(name, _)| name == zrfs::dataset::DATA_STREAM);
+        let s = s.ok_or(Errno::IO)? as u16;
+        Ok((s, self.stream(s)?))
+    }
+}
+
+fn kind_of(node: Node) -> Kind {
+    match node {
+        Node::Record(..) | Node::Npy(..) | Node::Info => Kind::File,
+        _ => Kind::Dir,
+    }
+}

@@ -1,0 +1,247 @@
+//! The adaptor between the kernel and [`Fs`]: it converts, calls and replies, and decides nothing.
+//!
+//! A panic in an operation becomes `EIO` and a line in the log; it never ends the mount.
+
+use crate::errno::Errno;
+use crate::fs::{Attr, Fs, Kind, NAME_MAX, Statfs};
+use fuser::{
+    AccessFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyXattr, Request,
+};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Requests that the kernel sends ahead of being asked, at most: read-ahead of several files at once.
+const MAX_BACKGROUND: u16 = 64;
+
+thread_local! {
+    /// The bytes of a reply, kept from read to read.
+    static REPLY: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// [`Fs`] as fuser wants it.
+#[derive(Debug)]
+pub struct Adaptor {
+    fs: Arc<Fs>,
+    /// The kernel answers opens itself, and keeps pages, once told `ENOSYS`.
+    no_open: bool,
+    no_opendir: bool,
+}
+
+impl Adaptor {
+    /// An adaptor that serves `fs`.
+    pub fn new(fs: Arc<Fs>) -> Self {
+        Adaptor { fs, no_open: false, no_opendir: false }
+    }
+}
+
+/// Runs an operation; a panic in it is an `EIO`.
+fn guarded<T>(operation: &str, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(|e| fuser::Errno::from_i32(e.raw_os_error())),
+        Err(_) => {
+            log::error!("{operation} of inode {ino:#x} panicked: this is a bug of zrfs-mount, please report it");
+            Err(fuser::Errno::EIO)
+        }
+    }
+}
+
+fn file_type(kind: Kind) -> FileType {
+    match kind {
+        Kind::Dir => FileType::Directory,
+        Kind::File => FileType::RegularFile,
+        Kind::Symlink => FileType::Symlink,
+    }
+}
+
+fn file_attr(attr: &Attr) -> FileAttr {
+    let whole = Duration::from_secs(attr.mtime.secs.unsigned_abs());
+    let time = if attr.mtime.secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
+    let time = time.and_then(|t| t.checked_add(Duration::from_nanos(attr.mtime.nanos.into())));
+    let time: SystemTime = time.unwrap_or(UNIX_EPOCH);
+    FileAttr {
+        ino: INodeNo(attr.ino),
+        size: attr.size,
+        blocks: attr.blocks(),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind: file_type(attr.kind),
+        perm: attr.perm,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: 0,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+impl Filesystem for Adaptor {
+    fn init(&mut self, _req: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        let wanted = InitFlags::FUSE_ASYNC_READ
+            | InitFlags::FUSE_PARALLEL_DIROPS
+            | InitFlags::FUSE_DO_READDIRPLUS
+            | InitFlags::FUSE_CACHE_SYMLINKS
+            | InitFlags::FUSE_NO_OPEN_SUPPORT
+            | InitFlags::FUSE_NO_OPENDIR_SUPPORT
+            // Makes the kernel look at a directory's time before it lists it from its cache.
+            | InitFlags::FUSE_AUTO_INVAL_DATA;
+        let have = wanted & config.capabilities();
+        // Only what the kernel offers is asked for, so none of these can fail.
+        let _ = config.add_capabilities(have);
+        let _ = config.set_max_background(MAX_BACKGROUND);
+        if let Err(nearest) = config.set_max_readahead(u32::MAX) {
+            let _ = config.set_max_readahead(nearest);
+        }
+        self.no_open = have.contains(InitFlags::FUSE_NO_OPEN_SUPPORT);
+        self.no_opendir = have.contains(InitFlags::FUSE_NO_OPENDIR_SUPPORT | InitFlags::FUSE_AUTO_INVAL_DATA);
+        Ok(())
+    }
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match guarded("lookup", parent.0, || self.fs.lookup(parent.0, name.as_bytes())) {
+            Ok(attr) => reply.entry(&attr.ttl, &file_attr(&attr), Generation(0)),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        match guarded("getattr", ino.0, || self.fs.getattr(ino.0)) {
+            Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+        match guarded("readlink", ino.0, || self.fs.readlink(ino.0)) {
+            Ok(target) => reply.data(&target),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.no_open {
+            reply.error(fuser::Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE);
+        }
+    }
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        REPLY.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match guarded("read", ino.0, || self.fs.read(ino.0, offset, &mut buffer[..size])) {
+                Ok(n) => reply.data(&buffer[..n]),
+                Err(e) => reply.error(e),
+            }
+        });
+    }
+
+    fn flush(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
+        // The kernel stops asking.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fsync(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn fsyncdir(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.no_opendir {
+            reply.error(fuser::Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::empty());
+        }
+    }
+
+    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let list = || {
+            self.fs.readdir(ino.0, offset, &mut |e| {
+                reply.add(INodeNo(e.attr.ino), e.next, file_type(e.attr.kind), OsStr::from_bytes(e.name))
+            })
+        };
+        match guarded("readdir", ino.0, list) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn readdirplus(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let list = || {
+            self.fs.readdirplus(ino.0, offset, &mut |e| {
+                let (name, attr) = (OsStr::from_bytes(e.name), file_attr(&e.attr));
+                reply.add(attr.ino, e.next, name, &e.attr.ttl, &attr, Generation(0))
+            })
+        };
+        match guarded("readdirplus", ino.0, list) {
+            Ok(()) => reply.ok(),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match guarded("statfs", ino.0, || self.fs.statfs()) {
+            Ok(s) => reply.statfs(s.blocks, 0, 0, s.files, 0, Statfs::BLOCK, NAME_MAX as u32, Statfs::BLOCK),
+            Err(e) => reply.error(e),
+        }
+    }
+
+    // Files have no extended attributes. Told so once, the kernel answers EOPNOTSUPP itself, and a copying tool makes
+    // no round trip a file to learn it again.
+    fn getxattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // Permissions are the kernel's part (default_permissions).
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(fuser::Errno::ENOTTY);
+    }
+
+    fn lseek(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {
+        // The kernel then takes files as having no holes, which is so.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+}

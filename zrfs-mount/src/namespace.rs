@@ -1,0 +1,177 @@
+//! Which file an inode number stands for, by arithmetic alone: there is no table, nothing to forget, and numbers are
+//! the same after a remount.
+//!
+//! ```text
+//! 63                    16 15          4 3      0
+//! ┌───────────────────────┬─────────────┬────────┐
+//! │ index, 48 bits        │ stream, 12  │ kind, 4│
+//! └───────────────────────┴─────────────┴────────┘
+//! ```
+//! The kind stands lowest, so that the numbers of small stores are small: below 2^37 records they fit the 53 bits of
+//! tools that keep them in a double. No kind is 0, and the root alone is 1, the number that FUSE gives it.
+
+/// The root's inode number.
+pub const ROOT: u64 = 1;
+/// Indices at or above this have no inode number.
+pub const MAX_INDEX: u64 = 1 << 48;
+/// Streams at or above this have no inode number.
+pub const MAX_STREAM: u16 = 1 << 12;
+
+/// A file or directory of the mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Node {
+    /// What was mounted: a store or a dataset.
+    Root,
+    /// `streams` of a dataset.
+    Streams,
+    /// `streams/NAME`.
+    Stream(u16),
+    /// `records` of a stream.
+    Records(u16),
+    /// `npy` of a typed stream.
+    Npys(u16),
+    /// `records/17` of a stream.
+    Record(u16, u64),
+    /// `npy/17.npy` of a stream.
+    Npy(u16, u64),
+    /// A node of `tree`; 0 is its root. A hard-linked file is the node of its first name.
+    Tree(u64),
+    /// `.zrfs`.
+    Zrfs,
+    /// `.zrfs/info.json`.
+    Info,
+}
+
+const FIXED: u64 = 1;
+const STREAM: u64 = 2;
+const RECORDS: u64 = 3;
+const NPYS: u64 = 4;
+const RECORD: u64 = 5;
+const NPY: u64 = 6;
+const TREE: u64 = 7;
+
+impl Node {
+    /// The node's inode number; `None` if its index or stream is too large to have one.
+    pub fn ino(self) -> Option<u64> {
+        let (kind, stream, index) = match self {
+            Node::Root => (FIXED, 0, 0),
+            Node::Streams => (FIXED, 0, 1),
+            Node::Zrfs => (FIXED, 0, 2),
+            Node::Info => (FIXED, 0, 3),
+            Node::Stream(s) => (STREAM, s, 0),
+            Node::Records(s) => (RECORDS, s, 0),
+            Node::Npys(s) => (NPYS, s, 0),
+            Node::Record(s, i) => (RECORD, s, i),
+            Node::Npy(s, i) => (NPY, s, i),
+            Node::Tree(i) => (TREE, 0, i),
+        };
+        (stream < MAX_STREAM && index < MAX_INDEX).then_some(index << 16 | u64::from(stream) << 4 | kind)
+    }
+
+    /// The node of an inode number; `None` for numbers that no node has.
+    pub fn from_ino(ino: u64) -> Option<Node> {
+        let (kind, stream, index) = (ino & 0xf, (ino >> 4 & 0xfff) as u16, ino >> 16);
+        let node = match kind {
+            FIXED => match index {
+                0 => Node::Root,
+                1 => Node::Streams,
+                2 => Node::Zrfs,
+                3 => Node::Info,
+                _ => return None,
+            },
+            STREAM => Node::Stream(stream),
+            RECORDS => Node::Records(stream),
+            NPYS => Node::Npys(stream),
+            RECORD => Node::Record(stream, index),
+            NPY => Node::Npy(stream, index),
+            TREE => Node::Tree(index),
+            _ => return None,
+        };
+        // Bits that the kind has no use for must be clear, so that each node has one number.
+        (node.ino() == Some(ino)).then_some(node)
+    }
+}
+
+/// The index that a name spells canonically: "7", never "007", "+7", "7.0" or what exceeds 64 bits.
+pub fn parse_index(name: &[u8]) -> Option<u64> {
+    let canonical = matches!(name, [b'0'] | [b'1'..=b'9', ..]) && name.iter().all(u8::is_ascii_digit);
+    if !canonical {
+        return None;
+    }
+    name.iter().try_fold(0u64, |n, digit| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')))
+}
+
+/// Spells an index into `name`, replacing what was there.
+pub fn write_index(mut index: u64, suffix: &[u8], name: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (index % 10) as u8;
+        index /= 10;
+        if index == 0 {
+            break;
+        }
+    }
+    name.clear();
+    name.extend_from_slice(&digits[at..]);
+    name.extend_from_slice(suffix);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn numbers_are_unique_and_come_back() {
+        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info];
+        for s in [0, 1, 17, MAX_STREAM - 1] {
+            nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s)]);
+            for i in [0, 1, 2, 255, 65535, 65536, u64::from(u32::MAX), 1 << 32, MAX_INDEX - 1] {
+                nodes.extend([Node::Record(s, i), Node::Npy(s, i)]);
+            }
+        }
+        nodes.extend([0, 1, 2, 1 << 32, MAX_INDEX - 1].map(Node::Tree));
+        let mut seen = HashSet::new();
+        for node in nodes {
+            let ino = node.ino().unwrap();
+            assert!(seen.insert(ino), "{node:?}");
+            assert_eq!(Node::from_ino(ino), Some(node));
+            assert!(ino != 0 && (ino == ROOT) == (node == Node::Root), "{node:?}");
+        }
+    }
+
+    /// Numbers are part of what the mount promises: backup tools keep them.
+    #[test]
+    fn golden() {
+        let numbers =
+            [Node::Root, Node::Records(0), Node::Record(0, 0), Node::Record(3, 7), Node::Npy(0, 1), Node::Tree(2)];
+        assert_eq!(numbers.map(|n| n.ino().unwrap()), [1, 3, 5, 0x70035, 0x10006, 0x20007]);
+    }
+
+    #[test]
+    fn impossible_numbers_are_nobody() {
+        for ino in [0, 8, 15, 0x11, 0x40001, 0x10002, 0x10003, 0x17, u64::MAX] {
+            assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
+        }
+        assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);
+        assert_eq!(Node::Record(MAX_STREAM, 0).ino(), None);
+    }
+
+    #[test]
+    fn only_canonical_names() {
+        for (name, index) in [("0", 0), ("7", 7), ("10", 10), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(parse_index(name.as_bytes()), Some(index));
+            let mut spelled = b"old".to_vec();
+            write_index(index, b".npy", &mut spelled);
+            assert_eq!(spelled, format!("{name}.npy").as_bytes());
+        }
+        let wrong = ["", "00", "007", "+5", "-1", "-0", "1e3", " 5", "5 ", "0x5", "7.0", "５", "18446744073709551616"];
+        for name in wrong {
+            assert_eq!(parse_index(name.as_bytes()), None, "{name:?}");
+        }
+        assert_eq!(parse_index(b"5\0"), None);
+        assert_eq!(parse_index(&[b'9'; 300]), None);
+    }
+}

@@ -1,0 +1,288 @@
+//! The life of a mount: checks, mounting, readiness, signals, the end.
+
+use crate::fs::{Fs, FsOptions};
+use crate::fuse::Adaptor;
+use crate::mounting::{self, UnmountError};
+use crate::namespace::ROOT;
+use crate::options::MountOptions;
+use rustix::io::Errno;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+use zrfs::Source;
+
+/// A fresh mount that does not answer for so long is given up.
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Read-ahead of the mount in KiB, where the kernel lets us set it.
+const READ_AHEAD_KIB: u32 = 1024;
+
+/// What to mount where, and how.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The store or dataset.
+    pub store: PathBuf,
+    /// The directory to mount at.
+    pub mountpoint: PathBuf,
+    /// `-o`.
+    pub options: MountOptions,
+    /// `--root`.
+    pub root: Option<PathBuf>,
+    /// Threads that serve.
+    pub threads: usize,
+    /// Bytes of memory for decoded records.
+    pub cache_bytes: u64,
+}
+
+/// What a mount tells whoever started it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Report {
+    /// Something worth knowing; the mount goes on.
+    Note(String),
+    /// The mount answers.
+    Ready,
+}
+
+enum Event {
+    Signal(i32),
+    Ended(io::Result<()>),
+}
+
+/// Mounts and serves until the mount is gone. `report` may refuse a report, which ends the mount.
+///
+/// # Errors
+/// A sentence that says why there is no mount, or why it ended.
+pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>) -> Result<(), String> {
+    let options = &request.options;
+    let mut note = |text: String| {
+        log::warn!("{text}");
+        // Whoever does not want to hear it still gets the mount.
+        let _ = report(Report::Note(text));
+    };
+    options.notes.iter().cloned().for_each(&mut note);
+    let store = request.store.canonicalize().map_err(|e| format!("{}: {e}", request.store.display()))?;
+    let source = Source::open(&store).map_err(|e| e.to_string())?;
+    let mountpoint = check_mountpoint(&request.mountpoint, &store, options.nonempty, &mut note)?;
+    let fs = Fs::new(source, fs_options(request))?;
+
+    // Watched before there is a mount, so that no signal leaves one behind.
+    let (events, inbox) = channel();
+    let signals = watch_signals(events.clone()).map_err(|e| format!("cannot watch signals: {e}"))?;
+    let mounted = mounting::mount(&store, &mountpoint, options)?;
+    let unmount_after = |error: String| {
+        let _ = mounting::unmount(&mountpoint, true);
+        error
+    };
+    let mut config = fuser::Config::default();
+    config.acl = match options {
+        MountOptions { allow_other: true, .. } => fuser::SessionACL::All,
+        MountOptions { allow_root: true, .. } => fuser::SessionACL::RootAndOwner,
+        _ => fuser::SessionACL::Owner,
+    };
+    config.n_threads = Some(request.threads);
+    config.clone_fd = mounted.may_clone;
+    let session = fuser::Session::from_fd(Adaptor::new(Arc::new(fs)), mounted.device, config.acl, config.clone())
+        .map_err(|e| unmount_after(format!("the kernel does not talk to us: {e}")))?;
+    // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
+    rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
+
+    let server = std::thread::Builder::new().name("session".into()).spawn(move || {
+        let _ = events.send(Event::Ended(session.run()));
+    });
+    server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    let device = first_answer(&mountpoint).map_err(unmount_after)?;
+    raise_read_ahead(&device);
+    if let Err(e) = report(Report::Ready) {
+        return Err(unmount_after(format!("whoever started the mount is gone: {e}")));
+    }
+
+    let mut detached = false;
+    while let Ok(event) = inbox.recv() {
+        match event {
+            Event::Signal(signal) if detached => {
+                log::warn!("signal {signal} again: files that are still open fail from here on");
+                break;
+            }
+            Event::Signal(_) => detached = end_mount(&device),
+            Event::Ended(Ok(())) => break,
+            Event::Ended(Err(e)) => return Err(unmount_after(format!("the mount broke down: {e}"))),
+        }
+    }
+    signals.close();
+    Ok(())
+}
+
+fn fs_options(request: &Request) -> FsOptions {
+    FsOptions {
+        uid: request.options.uid.unwrap_or(rustix::process::getuid().as_raw()),
+        gid: request.options.gid.unwrap_or(rustix::process::getgid().as_raw()),
+        umask: request.options.umask,
+        cache_bytes: request.cache_bytes,
+        root: request.root.clone(),
+    }
+}
+
+/// Checks the mountpoint, after detaching mounts there whose server was killed; returns its absolute path.
+fn check_mountpoint(
+    given: &Path,
+    store: &Path,
+    nonempty: bool,
+    note: &mut dyn FnMut(String),
+) -> Result<PathBuf, String> {
+    let shown = given.display();
+    // Mounts may lie on each other, but hardly many.
+    for _ in 0..16 {
+        match look_at(given) {
+            Ok(true) => break,
+            Ok(false) => return Err(format!("{shown} is not a directory, and a mount needs one")),
+            Err(e) => match Errno::from_io_error(&e) {
+                Some(Errno::NOTCONN | Errno::CONNABORTED) => detach_stale(given, note)?,
+                Some(Errno::NOENT) => return Err(format!("{shown} does not exist; create it with mkdir")),
+                _ => return Err(format!("{shown}: {e}")),
+            },
+        }
+    }
+    let mountpoint = given.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
+    if mountpoint.starts_with(store) {
+        return Err(format!("{shown} is inside the store {}; mount it elsewhere", store.display()));
+    }
+    if store.starts_with(&mountpoint) {
+        return Err(format!(
+            "the store {} is inside {shown}, which a mount would hide; mount it elsewhere",
+            store.display()
+        ));
+    }
+    if !nonempty {
+        let mut entries = std::fs::read_dir(&mountpoint).map_err(|e| format!("{shown}: {e}"))?;
+        if entries.next().is_some() {
+            return Err(format!("{shown} is not empty; choose an empty directory, or hide its files with -o nonempty"));
+        }
+    }
+    Ok(mountpoint)
+}
+
+/// Whether there is a directory. A mount whose server was killed is an error, also while the kernel still remembers
+/// its attributes.
+fn look_at(path: &Path) -> io::Result<bool> {
+    let is_dir = std::fs::metadata(path)?.is_dir();
+    let place = absolute(path)?;
+    if mounting::mounts().iter().any(|m| m.mountpoint == place && m.kind.starts_with("fuse")) {
+        rustix::fs::statvfs(path)?;
+    }
+    Ok(is_dir)
+}
+
+/// Takes away a mount whose server was killed.
+fn detach_stale(mountpoint: &Path, note: &mut dyn FnMut(String)) -> Result<(), String> {
+    let shown = mountpoint.display();
+    let path = absolute(mountpoint).map_err(|e| format!("{shown}: {e}"))?;
+    mounting::unmount(&path, true).map_err(|e| {
+        let how = format!("run umount -l {shown}, or fusermount3 -u -z {shown}");
+        format!("the server of an earlier mount at {shown} was killed, and it can't be detached ({e:?}); {how}")
+    })?;
+    note(format!("{shown} was still mounted although its server was killed; detached it"));
+    Ok(())
+}
+
+/// The absolute path of what can't be asked for its own.
+fn absolute(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(target) = path.read_link() {
+        return absolute(&path.parent().unwrap_or(Path::new("")).join(target));
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(parent.canonicalize()?.join(name))
+        }
+        _ => path.canonicalize(),
+    }
+}
+
+/// Waits until the mount answers; returns its device number as "major:minor".
+fn first_answer(mountpoint: &Path) -> Result<String, String> {
+    let (answer, answered) = channel();
+    let path = mountpoint.to_path_buf();
+    // On a thread of its own: who asks a mount that doesn't answer waits for ever.
+    std::thread::spawn(move || answer.send(std::fs::metadata(path)));
+    match answered.recv_timeout(READY_TIMEOUT) {
+        Ok(Ok(meta)) if meta.ino() == ROOT => {
+            Ok(format!("{}:{}", rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev())))
+        }
+        Ok(Ok(_)) => Err(format!("{} was covered by another mount", mountpoint.display())),
+        Ok(Err(e)) => Err(format!("the mount at {} does not work: {e}", mountpoint.display())),
+        Err(_) => Err(format!("the mount at {} does not answer", mountpoint.display())),
+    }
+}
+
+fn watch_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let handle = signals.handle();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(handle)
+}
+
+/// Unmounts on a signal. Where files are open the mount leaves the namespace, and the process serves them until they
+/// are closed; returns whether that is so.
+fn end_mount(device: &str) -> bool {
+    // By device number, for the mount may have been moved, or another one made at its place since.
+    let Some(mount) = mounting::mounts().into_iter().rev().find(|m| m.device == device) else { return true };
+    let path = &mount.mountpoint;
+    match mounting::unmount(path, false) {
+        Ok(()) => false,
+        Err(UnmountError::Busy) => {
+            log::warn!("{} is in use: detached, serving what is open; a second signal ends that", path.display());
+            if let Err(e) = mounting::unmount(path, true) {
+                log::error!("{} is still mounted: {e:?}", path.display());
+            }
+            true
+        }
+        Err(e) => {
+            log::error!("{} is still mounted: {e:?}", path.display());
+            true
+        }
+    }
+}
+
+/// Lets the kernel read further ahead than its default of 128 KiB, which root alone may change.
+fn raise_read_ahead(device: &str) {
+    let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+    let now = std::fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+    if now.is_some_and(|now: u32| now < READ_AHEAD_KIB)
+        && let Err(e) = std::fs::write(&path, READ_AHEAD_KIB.to_string())
+    {
+        log::info!("read-ahead stays as it is: {path}: {e}");
+    }
+}
+
+/// `--unmount`: takes away the zrfs mount at `mountpoint`.
+///
+/// # Errors
+/// A sentence that says why it is still there.
+pub fn unmount(mountpoint: &Path) -> Result<(), String> {
+    let shown = mountpoint.display();
+    let path = absolute(mountpoint).map_err(|e| format!("{shown}: {e}"))?;
+    let mounted = mounting::mounts().into_iter().rev().find(|m| m.mountpoint == path);
+    let kind = mounted.ok_or_else(|| format!("nothing is mounted at {shown}"))?.kind;
+    if kind != "fuse" && !kind.starts_with("fuse.") {
+        return Err(format!("{shown} is a mount of {kind}, not of zrfs; use umount"));
+    }
+    mounting::unmount(&path, false).map_err(|e| match e {
+        UnmountError::Busy => {
+            format!(
+                "{shown} is in use: close what is open there (fuser -vm {shown} lists it), or detach it with umount -l"
+            )
+        }
+        UnmountError::NotMounted => format!("nothing is mounted at {shown}"),
+        UnmountError::Other(text) => format!("{shown}: {text}"),
+    })
+}
