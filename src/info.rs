@@ -1,17 +1,13 @@
 //! A store or dataset described, in the words of `zrfs info --json` and of a mount's `.zrfs/info.json`.
 
 use crate::dataset::{Dataset, Source, Stream};
-use crate::error::Result;
 use crate::format::Kind;
 use serde_json::{Map, Value, json};
 
 /// What `source` holds: its kind, records, codec, types and sizes. Costs the same for any number of records.
-///
-/// # Errors
-/// [`crate::Error::Io`].
-pub fn info(source: &Source) -> Result<Value> {
+pub fn info(source: &Source) -> Map<String, Value> {
     match source {
-        Source::Store(stream) => Ok(Value::Object(store(stream))),
+        Source::Store(stream) => store(stream),
         Source::Dataset(dataset) => dataset_info(dataset),
     }
 }
@@ -53,13 +49,16 @@ fn store(stream: &Stream) -> Map<String, Value> {
     out
 }
 
-fn dataset_info(dataset: &Dataset) -> Result<Value> {
+fn dataset_info(dataset: &Dataset) -> Map<String, Value> {
     let streams: Map<String, Value> =
         dataset.streams().iter().map(|(name, stream)| (name.clone(), Value::Object(store(stream)))).collect();
-    let mut out = json!({ "kind": "dataset", "records": dataset.len(), "streams": streams });
+    let mut out = Map::new();
+    out.insert("kind".into(), "dataset".into());
+    out.insert("records".into(), dataset.len().into());
+    out.insert("streams".into(), streams.into());
     if let Some(tree) = dataset.tree() {
         let tree = tree.summary();
-        out["tree"] = json!({
+        let tree = json!({
             "files": tree.files,
             "directories": tree.dirs,
             "symlinks": tree.symlinks,
@@ -67,6 +66,7 @@ fn dataset_info(dataset: &Dataset) -> Result<Value> {
             "piece_bytes": tree.piece_bytes,
             "index_bytes": tree.index_bytes,
         });
+        out.insert("tree".into(), tree);
     }
-    Ok(out)
+    out
 }

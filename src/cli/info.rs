@@ -22,7 +22,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Done {
     let source = Source::open(&args.store)?;
-    let info = zrfs::info::info(&source)?;
+    let info = Value::Object(zrfs::info::info(&source));
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{info:#}")?;

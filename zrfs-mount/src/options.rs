@@ -74,7 +74,8 @@ impl MountOptions {
             }
         }
         if writable {
-            return Err("-o rw: a zrfs mount is read-only; mount it with -o ro".into());
+            // What mount(8) passes where fstab has no `ro`; as with other read-only media it is no error.
+            options.notes.push("a zrfs mount is read-only; -o ro says so without this note".into());
         }
         Ok(options)
     }
@@ -171,6 +172,7 @@ mod tests {
         assert_eq!(MountOptions::parse::<&str>(&[]).unwrap(), MountOptions::default());
         assert_eq!(MountOptions::parse(&["rw,ro", ""]).unwrap(), MountOptions::default(), "the last one wins");
         assert_eq!(MountOptions::parse(&["suid"]).unwrap().notes.len(), 1);
+        assert!(MountOptions::parse(&["ro,rw"]).unwrap().notes[0].contains("read-only"));
     }
 
     #[test]
@@ -189,7 +191,6 @@ mod tests {
             let error = MountOptions::parse(&[format!("ro,{bad},nonempty")]).unwrap_err();
             assert!(error.contains(bad), "{error}");
         }
-        assert!(MountOptions::parse(&["ro,rw"]).unwrap_err().contains("read-only"));
     }
 
     #[test]

@@ -237,7 +237,6 @@ fn what_is_wrong_is_said_at_once() {
         (&[&good, &format!("{place}/s/inner")], &["inside the store"]),
         (&[&good, &place], &["hide"]),
         (&[&good, &m, "-o", "ro,frobnicate"], &["frobnicate"]),
-        (&[&good, &m, "-o", "rw"], &["read-only"]),
         (&[&good, &m, "--root", "tree"], &["tree"]),
         (&[&good, &m, "--threads", "none"], &["none"]),
     ];
