@@ -226,7 +226,7 @@ fn what_is_wrong_is_said_at_once() {
     }
     let (m, missing) = (format!("{place}/m"), format!("{place}/missing"));
     let file = format!("{place}/s/meta.zr");
-    let cases: [(&[&str], &[&str]); 13] = [
+    let cases: [(&[&str], &[&str]); 12] = [
         (&[&missing, &m], &["missing"]),
         (&[&m, &m], &["not a zrfs store"]),
         (&[&file, &m], &["meta.zr", "directory"]),
