@@ -44,7 +44,7 @@ pub(super) fn run(args: &Args) -> Done {
     let listed = choose(&source, args.stream.as_deref())?;
     let mut out = BufWriter::new(io::stdout().lock());
     if !args.json {
-        writeln!(out, "{:>10} {:>12} {:>12} {:>6}  {}", "index", "size", "stored", "ratio", "shape or path")?;
+        writeln!(out, "{:>10} {:>12} {:>12} {:>6}  shape or path", "index", "size", "stored", "ratio")?;
     }
     for one in &listed {
         if let (Some(name), false, true) = (one.name, args.json, listed.len() > 1) {

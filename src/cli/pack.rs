@@ -63,7 +63,9 @@ pub(super) fn run(args: &Args) -> Done {
         ([source, target], []) => (target, bar::run("file", |watch| one(source, target, &options, watch))?),
         ([_], _) => return Err(Error::invalid("give a source and a store: zrfs pack SOURCE STORE").into()),
         _ => {
-            return Err(Error::invalid("with --stream only the store is given: zrfs pack --stream A=a.npy STORE").into());
+            return Err(
+                Error::invalid("with --stream only the store is given: zrfs pack --stream A=a.npy STORE").into()
+            );
         }
     };
     if !args.quiet {

@@ -38,7 +38,7 @@ impl DenseWriter {
     /// # Errors
     /// [`Error::Invalid`] if `bytes` does not divide into records; otherwise as [`Writer::append`].
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() % self.record_bytes != 0 {
+        if !bytes.len().is_multiple_of(self.record_bytes) {
             let reason = format!("{} bytes are no number of records of {}", bytes.len(), self.record_bytes);
             return Err(Error::invalid(reason));
         }
