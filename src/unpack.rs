@@ -36,6 +36,9 @@ struct Unpack<'a> {
     tree: &'a Tree,
     data: &'a Stream,
     watch: Watch<'a>,
+    /// Where the files are made, and where they will be.
+    staged: PathBuf,
+    target: &'a Path,
     /// Owners can be given only by root.
     owners: bool,
     files: Vec<Pending>,
@@ -69,6 +72,8 @@ pub fn unpack(dataset: &Dataset, target: &Path, watch: Watch<'_>) -> Result<Repo
         tree,
         data,
         watch,
+        staged: staging.path(),
+        target,
         owners: rustix::process::geteuid().is_root(),
         files: Vec::new(),
         bytes: 0,
@@ -191,7 +196,8 @@ impl Unpack<'_> {
 
     fn failed(&mut self, path: &Path, reason: &str) {
         self.report.failed += 1;
-        (self.watch.notice)(Notice::Failed(path, reason));
+        let path = path.strip_prefix(&self.staged).map_or(path.to_path_buf(), |below| self.target.join(below));
+        (self.watch.notice)(Notice::Failed(&path, reason));
     }
 }
 

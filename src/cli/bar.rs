@@ -2,7 +2,8 @@
 
 use super::{Done, Failure, print};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
@@ -25,6 +26,9 @@ pub(super) fn run<T: Send>(unit: &str, job: impl FnOnce(Watch<'_>) -> Result<T> 
             .and_then(|_| signal_hook::flag::register(signal, flag))
             .map_err(|e| Error::invalid(format!("cannot handle signals: {e}")))?;
     }
+    // A file at the process's size limit is to be an error of the write, not the end of the process.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())
+        .map_err(|e| Error::invalid(format!("cannot handle signals: {e}")))?;
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
     bar.set_style(style("{spinner} {bytes}  {bytes_per_sec}  {msg}"));
     let known = AtomicBool::new(false);

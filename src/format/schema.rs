@@ -89,8 +89,8 @@ impl Schema {
         // Writing to a Vec cannot fail.
         let _ = rmp::encode::write_map_len(&mut out, keys);
         for (key, value) in &pairs {
-            let _ = rmpv::encode::write_value(&mut out, key);
-            let _ = rmpv::encode::write_value(&mut out, value);
+            write_value(&mut out, key);
+            write_value(&mut out, value);
         }
         if ragged {
             let _ = rmp::encode::write_str(&mut out, "shapes");
@@ -185,6 +185,28 @@ fn decode_map<R: Read>(input: &mut Counting<R>) -> Result<(Schema, Option<Shapes
     }
     let schema = fields.schema(shapes.is_some())?;
     Ok((schema, shapes))
+}
+
+/// Appends a value. rmpv alone would make binaries of texts that are not UTF-8, which Python writes.
+fn write_value(out: &mut Vec<u8>, value: &Value) {
+    // Writing to a Vec cannot fail.
+    match value {
+        Value::String(text) => {
+            let _ = rmp::encode::write_str_len(out, text.as_bytes().len() as u32);
+            out.extend(text.as_bytes());
+        }
+        Value::Array(items) => {
+            let _ = rmp::encode::write_array_len(out, items.len() as u32);
+            items.iter().for_each(|item| write_value(out, item));
+        }
+        Value::Map(pairs) => {
+            let _ = rmp::encode::write_map_len(out, pairs.len() as u32);
+            pairs.iter().flat_map(|(key, value)| [key, value]).for_each(|part| write_value(out, part));
+        }
+        other => {
+            let _ = rmpv::encode::write_value(out, other);
+        }
+    }
 }
 
 /// One msgpack value, of bounded size.

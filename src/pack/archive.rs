@@ -4,7 +4,7 @@ use super::files::{BATCH_BYTES, BATCH_FILES, Ready, TreeSink};
 use crate::error::{Error, Result};
 use crate::format::tree::{DEPTH_MAX, NAME_MAX, TARGET_MAX};
 use crate::tree::{EntryId, Meta, Mtime, name_is_valid};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
@@ -46,23 +46,57 @@ struct Unpacker<'s, 'w> {
     files: Known,
     batch: Vec<Ready>,
     batch_bytes: u64,
+    /// The names in `batch`, which get their entries later than anything else that comes now.
+    waiting: HashSet<[u64; 2]>,
 }
 
 /// Packs the archive that `input` gives, uncompressed, into `sink`. `name` stands for it in messages.
 pub(super) fn pack_tar(input: impl Read, name: &Path, sink: &mut TreeSink<'_>) -> Result<()> {
     let damaged = |e: std::io::Error| Error::invalid(format!("{} is no whole tar archive: {e}", name.display()));
     let root = sink.tree.root();
-    let mut work = Unpacker { sink, dirs: Known::new(), files: Known::new(), batch: Vec::new(), batch_bytes: 0 };
+    let mut work = Unpacker {
+        sink,
+        dirs: Known::new(),
+        files: Known::new(),
+        batch: Vec::new(),
+        batch_bytes: 0,
+        waiting: HashSet::new(),
+    };
     work.dirs.set(b"", root);
-    let mut archive = Archive::new(input);
+    let mut archive = Archive::new(Ending { inner: input, zeros: 0 });
     for entry in archive.entries().map_err(damaged)? {
         work.sink.watch.progress.check()?;
         work.entry(&mut entry.map_err(damaged)?, name)?;
     }
     work.flush()?;
+    let mut rest = archive.into_inner();
+    if rest.zeros < BLOCK {
+        return Err(damaged(std::io::Error::other("it ends without the mark that ends an archive; was it cut short?")));
+    }
     // To the end of the stream, so that a compressed one's checksum is checked as well.
-    std::io::copy(&mut archive.into_inner(), &mut std::io::sink()).map_err(damaged)?;
+    std::io::copy(&mut rest.inner, &mut std::io::sink()).map_err(damaged)?;
     Ok(())
+}
+
+/// Archives are read in blocks of so many bytes, and end with at least one of zeros.
+const BLOCK: u64 = 512;
+
+/// A reader that knows how many zeros it read last.
+struct Ending<R> {
+    inner: R,
+    zeros: u64,
+}
+
+impl<R: Read> Read for Ending<R> {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        let n = self.inner.read(buf)?;
+        let read = buf.get(..n).unwrap_or_default();
+        self.zeros = match read.iter().rev().position(|&b| b != 0) {
+            Some(zeros) => zeros as u64,
+            None => self.zeros + n as u64,
+        };
+        Ok(n)
+    }
 }
 
 impl Unpacker<'_, '_> {
@@ -109,6 +143,7 @@ impl Unpacker<'_, '_> {
                     self.sink.failed(&shown, &reason);
                     return Ok(());
                 }
+                self.settle(&path)?;
                 self.sink.symlink(parent, &name, meta, &target)
             }
             EntryType::Link => {
@@ -136,13 +171,19 @@ impl Unpacker<'_, '_> {
                     }
                 })
             }
-            EntryType::Char => Ok(self.sink.left_out(&shown, "a character device")),
-            EntryType::Block => Ok(self.sink.left_out(&shown, "a block device")),
-            EntryType::Fifo => Ok(self.sink.left_out(&shown, "a FIFO")),
+            EntryType::Char => self.left_out(&shown, "a character device"),
+            EntryType::Block => self.left_out(&shown, "a block device"),
+            EntryType::Fifo => self.left_out(&shown, "a FIFO"),
             other => {
-                Ok(self.sink.failed(&shown, &format!("an entry of the unknown type {:?}", other.as_byte() as char)))
+                self.sink.failed(&shown, &format!("an entry of the unknown type {:?}", other.as_byte() as char));
+                Ok(())
             }
         }
+    }
+
+    fn left_out(&mut self, path: &Path, what: &str) -> Result<()> {
+        self.sink.left_out(path, what);
+        Ok(())
     }
 
     /// A directory that the archive lists.
@@ -169,6 +210,7 @@ impl Unpacker<'_, '_> {
             parent = match self.dirs.get(here) {
                 Some(id) => id,
                 None => {
+                    self.settle(here)?;
                     let id = self.sink.dir(parent, name, IMPLIED)?;
                     self.dirs.set(here, id);
                     id
@@ -190,6 +232,7 @@ impl Unpacker<'_, '_> {
             }
             let got = ready.bytes.len() as u64;
             self.batch_bytes += got;
+            self.waiting.insert(self.files.key(&ready.path));
             self.batch.push(ready);
             if self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_FILES {
                 self.flush()?;
@@ -215,9 +258,16 @@ impl Unpacker<'_, '_> {
         Ok(cut(got))
     }
 
+    /// Before `path` becomes something else: if it waits as a file, that must have its entry first, as what comes later
+    /// holds.
+    fn settle(&mut self, path: &[u8]) -> Result<()> {
+        if self.waiting.contains(&self.files.key(path)) { self.flush() } else { Ok(()) }
+    }
+
     fn flush(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
+        self.waiting.clear();
         let entries = self.sink.files(&batch)?;
         for (file, id) in batch.iter().zip(entries) {
             self.files.set(&file.path, id);

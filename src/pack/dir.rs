@@ -27,6 +27,9 @@ struct Candidate {
     source: PathBuf,
 }
 
+/// What a small file was found to be and hold; `None` if it is not small.
+type Contents = Option<(Metadata, Vec<u8>)>;
+
 /// A directory whose entries are being taken: the rest of its names, last first.
 struct Open {
     id: EntryId,
@@ -41,19 +44,19 @@ struct Walk<'s, 'w> {
     batch_bytes: u64,
     /// Files with several names, by device and inode.
     links: HashMap<(u64, u64), EntryId>,
-    /// The store itself, while it grows inside the tree that is packed.
-    exclude: (u64, u64),
+    /// The store itself, while it grows inside the tree that is packed, and the one that it replaces.
+    exclude: Vec<(u64, u64)>,
 }
 
-/// Packs everything below `root` into `sink`; leaves out the directory `exclude`.
-pub(super) fn pack_dir(root: &Path, sink: &mut TreeSink<'_>, exclude: &Path) -> Result<()> {
-    let own = fs::symlink_metadata(exclude).map_err(Error::io("stat", exclude))?;
+/// Packs everything below `root` into `sink`; leaves out the directories `exclude`, as far as they exist.
+pub(super) fn pack_dir(root: &Path, sink: &mut TreeSink<'_>, exclude: &[&Path]) -> Result<()> {
+    let exclude = exclude.iter().filter_map(|dir| fs::symlink_metadata(dir).ok());
     let mut walk = Walk {
         root: root.to_path_buf(),
         batch: Vec::new(),
         batch_bytes: 0,
         links: HashMap::new(),
-        exclude: (own.dev(), own.ino()),
+        exclude: exclude.map(|own| (own.dev(), own.ino())).collect(),
         sink,
     };
     let id = walk.sink.tree.root();
@@ -128,7 +131,7 @@ impl Walk<'_, '_> {
         if kind.is_file() {
             self.file(parent, name, source, meta)?;
         } else if kind.is_dir() {
-            if (meta.dev(), meta.ino()) == self.exclude {
+            if self.exclude.contains(&(meta.dev(), meta.ino())) {
                 return Ok(None);
             }
             let id = self.sink.dir(parent, &name, meta_of(&meta))?;
@@ -185,7 +188,7 @@ impl Walk<'_, '_> {
         self.batch_bytes = 0;
         let piece = self.sink.piece();
         let progress = self.sink.watch.progress;
-        let read: Vec<Result<Option<(Metadata, Vec<u8>)>, String>> = batch
+        let read: Vec<Result<Contents, String>> = batch
             .par_iter()
             .map(|c| {
                 let read = read_small(&c.source, c.meta.len(), piece)?;
@@ -269,7 +272,7 @@ impl Walk<'_, '_> {
 }
 
 /// Reads a file of at most `piece` bytes; `None` if it has more by now. `size` is what it had when it was listed.
-fn read_small(source: &Path, size: u64, piece: u64) -> Result<Option<(Metadata, Vec<u8>)>, String> {
+fn read_small(source: &Path, size: u64, piece: u64) -> Result<Contents, String> {
     let mut reason = String::new();
     for _ in 0..TRIES {
         let (file, before) = open(source)?;

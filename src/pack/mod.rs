@@ -70,6 +70,11 @@ impl PackOptions {
 /// or cut short; [`Error::Io`] when the store cannot be written; [`Error::Interrupted`]. Nothing is left then. A file of
 /// a tree that cannot be read is no error: it is named in a [`Notice`] and counted in the [`Report`].
 pub fn pack(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
+    // A read that was interrupted looks like a damaged input; what was asked for comes first.
+    pack_any(source, target, options, watch).map_err(|e| watch.progress.check().err().unwrap_or(e))
+}
+
+fn pack_any(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
     if is_stdin(source) {
         let name = Path::new("standard input");
         let (kind, stream) = detect_stream(input::open_stream(source, watch.progress)?, name)?;
@@ -99,7 +104,7 @@ fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
     }
     let root = dir::meta_of(&meta);
     let mut sink = TreeSink::create(&staging.path(), writer, root, options.piece_bytes, watch)?;
-    dir::pack_dir(source, &mut sink, staging.dir())?;
+    dir::pack_dir(source, &mut sink, &[staging.dir(), target])?;
     finish_report(sink.finish()?, staging, watch)
 }
 
@@ -113,8 +118,7 @@ fn pack_tar(input: impl Read, name: &Path, target: &Path, options: &PackOptions,
     let staging = Staging::new(target, options.existing())?;
     let writer = options.writer();
     let mut sink = TreeSink::create(&staging.path(), writer, archive::IMPLIED, options.piece_bytes, watch)?;
-    // An interrupted read looks like a damaged archive; what was asked for comes first.
-    archive::pack_tar(input, name, &mut sink).map_err(|e| watch.progress.check().err().unwrap_or(e))?;
+    archive::pack_tar(input, name, &mut sink)?;
     finish_report(sink.finish()?, staging, watch)
 }
 

@@ -1,0 +1,24 @@
+# `just` lists what there is. https://just.systems
+
+_default:
+    @just --list
+
+# Everything that CI runs
+test:
+    scripts/test
+
+# Pack real data, mount it, show it
+demo:
+    scripts/demo
+
+# Fuzz one target, or each in turn, for so many seconds (needs nightly Rust and cargo-fuzz)
+fuzz target="all" seconds="60":
+    scripts/fuzz {{target}} {{seconds}}
+
+# Licenses, sources and duplicates of what we depend on (needs cargo-deny)
+deny:
+    cargo deny check licenses bans sources
+
+# The mount beside squashfs and ratarmount (needs root)
+peers *args:
+    benches/peers/mount_peers.sh {{args}}

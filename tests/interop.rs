@@ -1,0 +1,293 @@
+//! PyPI's loaderx 1.5.2 and zrfs on the same stores, in both directions: each reads what the other wrote, appended to,
+//! deleted from and compacted. `interop.py` is the other side.
+
+mod common;
+
+use common::{ZRFS, noise, ok, scratch};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use zrfs::dataset::{DenseWriter, RaggedWriter};
+use zrfs::format::dtype::DType;
+use zrfs::format::{Codec, Kind};
+use zrfs::{Error, Source, Stream, WriterOptions};
+
+/// The Python that has loaderx.
+fn python() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = std::env::var_os("ZRFS_PYTHON").map_or_else(|| root.join("target/venv/bin/python"), PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is missing: run `scripts/setup`, which makes it with loaderx==1.5.2, or name one in ZRFS_PYTHON",
+        path.display()
+    );
+    path
+}
+
+/// Runs a command of `interop.py`; what it found.
+#[track_caller]
+fn loaderx<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop.py");
+    let out = ok(Command::new(python()).arg(script).args(args));
+    serde_json::from_slice(&out).unwrap()
+}
+
+/// What zrfs reads, in the words of `interop.py`.
+fn describe(stream: &Stream) -> Value {
+    let schema = stream.schema().unwrap();
+    let kind = match schema.kind {
+        Kind::Dense { .. } => "dense",
+        Kind::Ragged => "ragged",
+    };
+    let all: Vec<u64> = (0..stream.len()).collect();
+    let (batch, offsets) = stream.store().gather_packed(&all).unwrap();
+    let record = |(&i, &offset): (&u64, &u64)| {
+        let record = stream.store().read(i).unwrap();
+        assert_eq!(batch[offset as usize..][..record.len()], record, "a batch differs from single records");
+        json!([stream.shape(i).unwrap().unwrap(), record.len(), crc32fast::hash(&record)])
+    };
+    let records: Vec<Value> = all.iter().zip(&offsets).map(record).collect();
+    json!({ "kind": kind, "dtype": schema.dtype.as_str(), "records": records })
+}
+
+#[track_caller]
+fn open(path: &Path) -> Stream {
+    Stream::open(path).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Both sides must say the same of a store.
+#[track_caller]
+fn assert_agreed(path: &Path, theirs: &Value) {
+    assert_equal(&describe(&open(path)), theirs, &path.display().to_string());
+}
+
+/// Two descriptions must be equal; the first record that differs is named.
+#[track_caller]
+fn assert_equal(one: &Value, two: &Value, what: &str) {
+    let (a, b) = (one["records"].as_array().unwrap(), two["records"].as_array().unwrap());
+    assert_eq!((&one["kind"], &one["dtype"], a.len()), (&two["kind"], &two["dtype"], b.len()), "{what}");
+    for (i, (a, b)) in a.iter().zip(b).enumerate() {
+        assert_eq!(a, b, "{what}: record {i}");
+    }
+}
+
+/// Loaderx's own description of the store at `path`.
+#[track_caller]
+fn read(path: &Path) -> Value {
+    loaderx(["read".as_ref(), path.as_os_str()])[path.file_name().unwrap().to_str().unwrap()].take()
+}
+
+/// Stores of every codec and several types, written by loaderx; what they hold.
+fn written_by_loaderx(dir: &Path) -> Vec<(PathBuf, Value)> {
+    let spec = loaderx(["write".as_ref(), dir.as_os_str()]);
+    let stores: Vec<_> = spec.as_object().unwrap().iter().map(|(name, s)| (dir.join(name), s.clone())).collect();
+    assert_eq!(stores.len(), 24);
+    stores
+}
+
+fn slices(records: &[Vec<u8>]) -> Vec<&[u8]> {
+    records.iter().map(|r| &r[..]).collect()
+}
+
+/// Dense and ragged stores of several types and all codecs, written by zrfs.
+fn written_by_us(dir: &Path) -> Vec<PathBuf> {
+    let mut stores = Vec::new();
+    let samples: Vec<u8> = (0..40_000u32).map(|i| (i % 64 + i / 64 % 7) as u8).collect();
+    let dict = zrfs::codec::train_dict(&samples, &vec![64; 625], 32 << 10).unwrap();
+    for codec in Codec::ALL {
+        let options = || WriterOptions::new(codec).dict(dict.clone());
+        for (dtype, shape) in [
+            ("|u1", vec![64]),
+            ("<f4", vec![2, 3]),
+            (">f4", vec![5]),
+            ("<i8", vec![]),
+            (">u2", vec![]),
+            ("|b1", vec![4, 1, 2]),
+            ("<c16", vec![2]),
+            ("<U5", vec![]),
+            ("|u1", vec![1 << 20]),
+        ] {
+            let dtype = DType::parse(dtype).unwrap();
+            let path = dir.join(format!("dense-{}-{codec}", stores.len()));
+            let bytes = (dtype.itemsize() * shape.iter().product::<u64>()) as usize;
+            // Booleans and text of any bytes are no values, so these hold zeros and ones.
+            let plain = matches!(dtype.kind(), 'b' | 'U');
+            let item = |i: u64| {
+                let mut item = noise(i, bytes);
+                item.iter_mut().for_each(|b| *b &= if plain { u8::from(dtype.kind() == 'b') } else { 0x3f });
+                item
+            };
+            let mut writer = DenseWriter::create(&path, options(), dtype.clone(), shape).unwrap();
+            writer.append(&(0..9).flat_map(item).collect::<Vec<u8>>()).unwrap();
+            writer.append(&item(9)).unwrap();
+            writer.close().unwrap();
+            stores.push(path);
+        }
+        let path = dir.join(format!("ragged-{codec}"));
+        let mut writer = RaggedWriter::create(&path, options(), DType::parse("<i2").unwrap()).unwrap();
+        for shape in [vec![3], vec![2, 5], vec![1, 1, 1, 1], vec![300_000], vec![128], vec![65_536]] {
+            let bytes = noise(shape[0], 2 * shape.iter().product::<u64>() as usize);
+            writer.append(&[(&shape, &bytes)]).unwrap();
+        }
+        writer.close().unwrap();
+        stores.push(path);
+    }
+    stores
+}
+
+/// A dataset packed by the command from a directory with files of many sizes.
+fn packed_tree(dir: &Path) -> PathBuf {
+    let source = dir.join("source");
+    fs::create_dir_all(source.join("sub/deeper")).unwrap();
+    for (i, size) in [1, 100, 4096, 131_072, 5 << 20, 9 << 20].into_iter().enumerate() {
+        fs::write(source.join(format!("file {i}")), noise(i as u64, size)).unwrap();
+        fs::write(source.join(format!("sub/deeper/{i}.txt")), "line\n".repeat(size / 5 + 1)).unwrap();
+    }
+    fs::write(source.join("empty"), "").unwrap();
+    let packed = dir.join("tree.zr");
+    ok(Command::new(ZRFS).arg("pack").args([&source, &packed]));
+    packed
+}
+
+#[test]
+fn loaderx_writes_and_zrfs_reads() {
+    let dir = scratch();
+    for (path, spec) in written_by_loaderx(dir.path()) {
+        assert_agreed(&path, &spec);
+    }
+}
+
+#[test]
+fn zrfs_appends_to_loaderx_stores() {
+    let dir = scratch();
+    let mut appended = 0;
+    for (path, spec) in written_by_loaderx(dir.path()) {
+        // The shapes of a ragged store stand in its schema, which zrfs writes with the store only.
+        let Some(bytes) = open(&path).schema().unwrap().record_bytes() else { continue };
+        let mut writer = WriterOptions::new(Codec::Raw).open(&path).unwrap();
+        // Text must stay text: what is there already, backwards.
+        let n = spec["records"].as_array().unwrap().len() as u64;
+        let again: Vec<Vec<u8>> = (0..n).rev().map(|i| open(&path).store().read(i).unwrap()).collect();
+        assert!(again.iter().all(|r| r.len() as u64 == bytes));
+        writer.append(&slices(&again)).unwrap();
+        writer.close().unwrap();
+        let theirs = read(&path);
+        assert_eq!(theirs["records"].as_array().unwrap().len() as u64, 2 * n);
+        assert_agreed(&path, &theirs);
+        appended += 1;
+    }
+    assert_eq!(appended, 21);
+}
+
+#[test]
+fn zrfs_writes_and_loaderx_reads() {
+    let dir = scratch();
+    let stores = written_by_us(dir.path());
+    let theirs = loaderx(["read".as_ref()].into_iter().chain(stores.iter().map(|p| p.as_os_str())));
+    for path in &stores {
+        assert_agreed(path, &theirs[path.file_name().unwrap().to_str().unwrap()]);
+    }
+    assert_eq!(stores.len(), 30);
+}
+
+#[test]
+fn loaderx_changes_our_stores() {
+    let dir = scratch();
+    for path in written_by_us(dir.path()) {
+        let text = path.to_str().unwrap();
+        let before = describe(&open(&path));
+        let deleted = loaderx(["delete", text, "0", "4", "2"]);
+        assert_agreed(&path, &deleted);
+        // The last record that stays moves into each hole.
+        let mut left = before["records"].as_array().unwrap().clone();
+        for i in [4, 2, 0] {
+            left.swap_remove(i);
+        }
+        assert_eq!(deleted["records"], json!(left), "{text}");
+        let appended = loaderx(["append", text, "5"]);
+        assert_eq!(appended["records"].as_array().unwrap().len(), left.len() + 5);
+        assert_agreed(&path, &appended);
+        assert_agreed(&path, &loaderx(["compact", text]));
+        // And once more by us, on what loaderx left.
+        if let Some(bytes) = open(&path).schema().unwrap().record_bytes() {
+            let mut writer = WriterOptions::new(Codec::Raw).open(&path).unwrap();
+            writer.append(&[&vec![0; bytes as usize][..]]).unwrap();
+            writer.close().unwrap();
+            assert_agreed(&path, &read(&path));
+        }
+    }
+}
+
+#[test]
+fn loaderx_reads_packed_arrays() {
+    let dir = scratch();
+    let arrays = loaderx(["npy".as_ref(), dir.path().as_os_str()]);
+    assert_eq!(arrays.as_object().unwrap().len(), 20);
+    for (name, spec) in arrays.as_object().unwrap() {
+        let packed = dir.path().join(name);
+        ok(Command::new(ZRFS).arg("pack").arg(dir.path().join(format!("{name}.npy"))).arg(&packed));
+        if name.ends_with("-fortran") {
+            // numpy counts the bytes of each record in C order, as zrfs stores them.
+            assert_equal(spec, &arrays[name.trim_end_matches("-fortran")], name);
+        }
+        assert_equal(&read(&packed), spec, name);
+        assert_agreed(&packed, spec);
+    }
+}
+
+#[test]
+fn loaderx_reads_packed_idx_files() {
+    let dir = scratch();
+    // Magic: two zeros, the type (unsigned byte), the number of dimensions; then the dimensions, big-endian.
+    let mut images = b"\0\0\x08\x03\0\0\0\x0a\0\0\0\x05\0\0\0\x03".to_vec();
+    images.extend(noise(1, 150));
+    let mut labels = b"\0\0\x08\x01\0\0\0\x0a".to_vec();
+    labels.extend(0..10);
+    let (image_file, label_file) = (dir.path().join("images-idx3-ubyte"), dir.path().join("labels-idx1-ubyte"));
+    fs::write(&image_file, &images).unwrap();
+    fs::write(&label_file, &labels).unwrap();
+    let packed = dir.path().join("train.zr");
+    let named = |name: &str, path: &Path| format!("{name}={}", path.display());
+    ok(Command::new(ZRFS)
+        .args(["pack", "--stream", &named("image", &image_file), "--stream", &named("label", &label_file)])
+        .arg(&packed));
+    let theirs = loaderx(["streams".as_ref(), packed.as_os_str()]);
+    let want = |data: &[u8], item: usize, shape: Value| {
+        let records: Vec<Value> = data.chunks(item).map(|r| json!([shape, item, crc32fast::hash(r)])).collect();
+        json!({ "kind": "dense", "dtype": "|u1", "records": records })
+    };
+    let want = json!({ "image": want(&images[16..], 15, json!([5, 3])), "label": want(&labels[8..], 1, json!([])) });
+    assert_eq!(theirs, want);
+    let left = loaderx(["delete-samples", packed.to_str().unwrap(), "9", "0"]);
+    let Source::Dataset(dataset) = Source::open(&packed).unwrap() else { panic!("not a dataset") };
+    assert_eq!(dataset.len(), 8);
+    for (name, stream) in dataset.streams() {
+        assert_eq!(describe(stream), left[name], "{name}");
+    }
+}
+
+#[test]
+fn loaderx_reads_packed_trees() {
+    let dir = scratch();
+    let packed = packed_tree(dir.path());
+    let theirs = loaderx(["streams".as_ref(), packed.as_os_str()]);
+    let Source::Dataset(dataset) = Source::open(&packed).unwrap() else { panic!("not a dataset") };
+    assert_eq!(theirs.as_object().unwrap().len(), 2);
+    for (name, stream) in dataset.streams() {
+        assert_eq!(describe(stream), theirs[name], "{name}");
+    }
+    // The first record is the first file, and its path is beside it.
+    assert_eq!(dataset.stream("path").unwrap().store().read(0).unwrap(), b"file 0");
+    assert_eq!(theirs["data"]["records"][0], json!([[1], 1, crc32fast::hash(&noise(0, 1))]));
+}
+
+#[test]
+fn a_tree_that_loaderx_deleted_from_is_noticed() {
+    let dir = scratch();
+    let packed = packed_tree(dir.path());
+    loaderx(["delete-samples", packed.to_str().unwrap(), "1"]);
+    let error = Source::open(&packed).unwrap_err();
+    assert!(matches!(error, Error::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("tree.zr") && error.to_string().contains("records"), "{error}");
+}
