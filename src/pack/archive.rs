@@ -35,14 +35,19 @@ impl Known {
     fn set(&mut self, path: &[u8], id: EntryId) {
         self.entries.insert(self.key(path), id);
     }
-    fn forget(&mut self, path: &[u8]) {
-        self.entries.remove(&self.key(path));
+    fn forget(&mut self, path: &[u8]) -> bool {
+        self.entries.remove(&self.key(path)).is_some()
     }
 }
 
 struct Unpacker<'s, 'w> {
     sink: &'s mut TreeSink<'w>,
+    /// Directories, but for those below one that something else replaced later.
     dirs: Known,
+    /// Such directories: the tree has dropped all that was below them, so nothing more may go there. Few archives have
+    /// any. Each stands with the directory that was the newest then: later ones are below another of that name.
+    replaced: Vec<(Vec<u8>, EntryId)>,
+    newest: EntryId,
     files: Known,
     batch: Vec<Ready>,
     batch_bytes: u64,
@@ -57,6 +62,8 @@ pub(super) fn pack_tar(input: impl Read, name: &Path, sink: &mut TreeSink<'_>) -
     let mut work = Unpacker {
         sink,
         dirs: Known::new(),
+        replaced: Vec::new(),
+        newest: root,
         files: Known::new(),
         batch: Vec::new(),
         batch_bytes: 0,
@@ -133,8 +140,6 @@ impl Unpacker<'_, '_> {
             }
             None => (self.sink.tree.root(), path.clone()),
         };
-        // The archive may have called a directory so before: what comes later holds.
-        self.dirs.forget(&path);
         match kind {
             EntryType::Symlink => {
                 let target = entry.link_name_bytes().unwrap_or_default().into_owned();
@@ -144,6 +149,7 @@ impl Unpacker<'_, '_> {
                     return Ok(());
                 }
                 self.settle(&path)?;
+                self.replace_dir(&path);
                 self.sink.symlink(parent, &name, meta, &target)
             }
             EntryType::Link => {
@@ -151,6 +157,7 @@ impl Unpacker<'_, '_> {
                 let target = entry.link_name_bytes().and_then(|t| clean(&t).ok()).unwrap_or_default();
                 match self.files.get(&target) {
                     Some(id) => {
+                        self.replace_dir(&path);
                         self.sink.hardlink(parent, &name, id)?;
                         self.files.set(&path, id);
                     }
@@ -163,6 +170,7 @@ impl Unpacker<'_, '_> {
                     self.sink.failed(&shown, "a sparse file in the pax format; write the archive with --format=gnu");
                     return Ok(());
                 }
+                self.replace_dir(&path);
                 let ready = Ready { parent, name, path, meta, bytes: Vec::new() };
                 self.file(entry, ready).and_then(|cut| match cut {
                     None => Ok(()),
@@ -186,9 +194,24 @@ impl Unpacker<'_, '_> {
         Ok(())
     }
 
+    /// Before `path` becomes something else than a directory, should it be one: what comes later holds.
+    fn replace_dir(&mut self, path: &[u8]) {
+        if self.known_dir(path).is_some() && self.dirs.forget(path) {
+            self.replaced.push((path.to_vec(), self.newest));
+        }
+    }
+
+    /// The directory `path`, if it is one now.
+    fn known_dir(&self, path: &[u8]) -> Option<EntryId> {
+        let id = self.dirs.get(path)?;
+        let below = |dir: &[u8]| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"));
+        let dropped = self.replaced.iter().any(|(dir, newest)| id <= *newest && below(dir));
+        (!dropped).then_some(id)
+    }
+
     /// A directory that the archive lists.
     fn dir(&mut self, path: &[u8], meta: Meta) -> Result<EntryId> {
-        if let Some(id) = self.dirs.get(path) {
+        if let Some(id) = self.known_dir(path) {
             self.sink.tree.set_meta(id, meta)?;
             return Ok(id);
         }
@@ -199,7 +222,7 @@ impl Unpacker<'_, '_> {
 
     /// The directory `path`, made with all above it where the archive did not list it.
     fn dir_of(&mut self, path: &[u8]) -> Result<EntryId> {
-        if let Some(id) = self.dirs.get(path) {
+        if let Some(id) = self.known_dir(path) {
             return Ok(id);
         }
         let mut parent = self.sink.tree.root();
@@ -207,12 +230,13 @@ impl Unpacker<'_, '_> {
         for name in path.split(|&b| b == b'/') {
             end += name.len();
             let here = &path[..end];
-            parent = match self.dirs.get(here) {
+            parent = match self.known_dir(here) {
                 Some(id) => id,
                 None => {
                     self.settle(here)?;
                     let id = self.sink.dir(parent, name, IMPLIED)?;
                     self.dirs.set(here, id);
+                    self.newest = id;
                     id
                 }
             };

@@ -127,6 +127,10 @@ fn later_entries_hold_and_links_find_their_file() {
     tar.node(EntryType::Directory, b"was a file").file(b"was a file/now a dir", b"y");
     tar.file(b"gone/by a file", b"z").file(b"gone", b"a file").link(EntryType::Symlink, b"sym", b"../\xff");
     tar.file(b"overwritten", b"old").link(EntryType::Link, b"keeps old", b"overwritten").file(b"overwritten", b"new");
+    // A directory that was replaced takes what was in it along, and what comes after is not lost with it.
+    tar.file(b"dir/sub/lost", b"1").file(b"dir", b"between").file(b"dir/sub/found", b"2").file(b"dir/too", b"3");
+    // What cannot be taken replaces nothing.
+    tar.file(b"stays/kept", b"4").node(EntryType::Fifo, b"stays").file(b"stays/kept too", b"5");
     tar.write(&archive);
     ok(&mut zrfs!["pack", &archive, &packed]);
     ok(&mut zrfs!["unpack", &packed, &copy]);
@@ -135,6 +139,9 @@ fn later_entries_hold_and_links_find_their_file() {
     assert_eq!(read("absolute"), "no slash");
     assert_eq!(read("was a file/now a dir"), "y");
     assert_eq!(read("gone"), "a file");
+    assert_eq!((read("dir/sub/found"), read("dir/too")), ("2".into(), "3".into()));
+    assert_eq!(names(&copy.join("dir/sub")), ["found"]);
+    assert_eq!((read("stays/kept"), read("stays/kept too")), ("4".into(), "5".into()));
     assert_eq!((read("overwritten"), read("keeps old")), ("new".into(), "old".into()));
     assert_eq!(fs::read_link(copy.join("sym")).unwrap(), name(b"../\xff"));
     let ino = |path: &str| fs::metadata(copy.join(path)).unwrap().ino();
