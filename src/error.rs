@@ -87,11 +87,15 @@ pub enum Error {
         /// The occupied path.
         path: PathBuf,
     },
-    /// Another process is writing to the store.
-    #[error("{} is being written to by another process; wait for it or stop it", path.display())]
+    /// Another process holds the store in a way that this operation cannot share.
+    #[error("{} is {use_}{}", path.display(), by(*holder))]
     Locked {
         /// The store.
         path: PathBuf,
+        /// What it is held for: "being written to", "open for reading or mounted", "being changed in place".
+        use_: &'static str,
+        /// The other process, where that can be found out.
+        holder: Option<u32>,
     },
     /// An earlier write failed, so what is in the files is not known to this writer any more.
     #[error("an earlier write to {} failed; open the store again to go on", path.display())]
@@ -109,6 +113,15 @@ pub enum Error {
 
 /// `Result` with the engine's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Who holds a lock, in words.
+fn by(holder: Option<u32>) -> String {
+    match holder {
+        Some(pid) if pid == std::process::id() => " by this process".into(),
+        Some(pid) => format!(" by process {pid}; wait for it or end it"),
+        None => " by another process; wait for it or end it".into(),
+    }
+}
 
 /// The indices that a store of that length has, in words.
 fn range(length: u64) -> String {

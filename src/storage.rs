@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +21,8 @@ pub trait Storage: Debug + Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
     /// Opens an existing file for reading and writing.
     fn open_rw(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
+    /// Opens a directory, to lock or sync it.
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
     /// Creates a file that must not exist yet, for reading and writing.
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>>;
     /// Creates a directory that must not exist yet.
@@ -48,8 +50,13 @@ pub trait StoreFile: Debug + Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the file's bytes and length survive a power cut.
     fn sync(&self) -> io::Result<()>;
-    /// Takes the file's exclusive advisory lock without waiting; `false` if another process holds it.
-    fn try_lock(&self) -> io::Result<bool>;
+    /// Takes the file's advisory lock (shared, or alone) without waiting, in exchange for the one that is held;
+    /// `false` if another holder is in the way. The lock goes with the last handle.
+    fn try_lock(&self, alone: bool) -> io::Result<bool>;
+    /// Gives the lock back.
+    fn unlock(&self) -> io::Result<()>;
+    /// A process that holds a lock on the file, where that can be found out.
+    fn lock_holder(&self) -> Option<u32>;
 }
 
 /// The real file system.
@@ -83,6 +90,9 @@ impl Storage for Disk {
     }
     fn open_rw(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
         Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR)?)))
+    }
+    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
+        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?)))
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
         Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)))
@@ -134,13 +144,33 @@ impl StoreFile for DiskFile {
     fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        match self.0.try_lock() {
+    fn try_lock(&self, alone: bool) -> io::Result<bool> {
+        let tried = if alone { self.0.try_lock() } else { self.0.try_lock_shared() };
+        match tried {
             Ok(()) => Ok(true),
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
     }
+    fn unlock(&self) -> io::Result<()> {
+        self.0.unlock()
+    }
+    fn lock_holder(&self) -> Option<u32> {
+        let meta = self.0.metadata().ok()?;
+        let (dev, ino) = (meta.dev(), meta.ino());
+        let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
+        lock_holder(&std::fs::read_to_string("/proc/locks").ok()?, &file)
+    }
+}
+
+/// Finds the first holder of a lock on `file` ("major:minor:inode") in the text of `/proc/locks`.
+fn lock_holder(locks: &str, file: &str) -> Option<u32> {
+    locks.lines().find_map(|line| {
+        // "7: FLOCK  ADVISORY  WRITE 4242 fe:00:1081346 0 EOF"; one who waits has "->" in the second place.
+        let mut words = line.split_whitespace().skip(1);
+        let (kind, pid) = (words.next()?, words.nth(2)?);
+        (kind == "FLOCK" && words.next()? == file).then(|| pid.parse().ok())?
+    })
 }
 
 /// At most this many buffers go to the kernel in one call (Linux's `UIO_MAXIOV`).
@@ -198,4 +228,29 @@ pub fn write_all_at(file: &dyn StoreFile, path: &Path, bufs: &mut [IoSlice<'_>],
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holders_are_read_from_the_kernels_list() {
+        let locks = "1: POSIX  ADVISORY  WRITE 11 fe:00:5 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 22 fe:00:55 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 33 fe:00:5 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 44 fe:00:5 0 EOF\n\
+                     nonsense\n";
+        assert_eq!(lock_holder(locks, "fe:00:5"), Some(44));
+        assert_eq!(lock_holder(locks, "fe:00:6"), None);
+        let dir = tempfile::tempdir().unwrap();
+        let file = Disk::default().create_new(&dir.path().join("f")).unwrap();
+        assert_eq!(file.lock_holder(), None);
+        assert!(file.try_lock(true).unwrap());
+        assert_eq!(file.lock_holder(), Some(std::process::id()));
+        let other = Disk::default().open(&dir.path().join("f")).unwrap();
+        assert!(!other.try_lock(false).unwrap());
+        file.unlock().unwrap();
+        assert!(other.try_lock(false).unwrap());
+    }
 }

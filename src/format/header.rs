@@ -72,14 +72,60 @@ pub struct Header {
     pub tail_offset: u32,
     /// Number of live records, which are exactly the indices below it.
     pub length: u64,
-    /// Bytes that the format leaves free; kept as they are when the header is rewritten.
-    pub reserved: [u8; 10],
+    /// What zrfs notes of its own in the header.
+    pub note: Note,
+}
+
+/// What is in the ten bytes that the format leaves free and loaderx keeps as they are: how far the store is known to
+/// survive a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    /// Nothing of zrfs's: all records count as durable.
+    None([u8; 10]),
+    /// zrfs synced the store when it had this length. Records beyond it are another writer's, and count as durable.
+    Synced(u64),
+    /// zrfs has written since it last synced, at this length. After a power cut, records beyond it may be missing.
+    Unsynced(u64),
+}
+
+impl Note {
+    const SYNCED: u8 = 1;
+    const UNSYNCED: u8 = 2;
+
+    fn encode(self) -> [u8; 10] {
+        let (length, kind) = match self {
+            Note::None(bytes) => return bytes,
+            Note::Synced(length) => (length, Note::SYNCED),
+            Note::Unsynced(length) => (length, Note::UNSYNCED),
+        };
+        let [a, b, c, d, e, f, g, h] = length.to_le_bytes();
+        [a, b, c, d, e, f, g, h, kind, 0]
+    }
+
+    fn decode(bytes: [u8; 10]) -> Note {
+        let [a, b, c, d, e, f, g, h, kind, zero] = bytes;
+        let length = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        match (kind, zero) {
+            (Note::SYNCED, 0) => Note::Synced(length),
+            (Note::UNSYNCED, 0) => Note::Unsynced(length),
+            _ => Note::None(bytes),
+        }
+    }
 }
 
 impl Header {
     /// The header of an empty store.
     pub fn new(codec: Codec) -> Self {
-        Header { codec, tail_chunk: 0, tail_offset: 0, length: 0, reserved: [0; 10] }
+        Header { codec, tail_chunk: 0, tail_offset: 0, length: 0, note: Note::None([0; 10]) }
+    }
+
+    /// The length that a power cut cannot have taken from the store: records below it were synced, or written by a
+    /// program that leaves no notes.
+    pub fn durable(&self) -> u64 {
+        match self.note {
+            Note::None(_) | Note::Synced(_) => self.length,
+            Note::Unsynced(length) => length.min(self.length),
+        }
     }
 
     /// The bytes of `meta.zr`.
@@ -91,7 +137,7 @@ impl Header {
             &self.tail_chunk.to_le_bytes(),
             &self.tail_offset.to_le_bytes(),
             &self.length.to_le_bytes(),
-            &self.reserved,
+            &self.note.encode(),
         ];
         for (to, from) in out.iter_mut().zip(fields.into_iter().flatten()) {
             *to = *from;
@@ -150,7 +196,7 @@ impl Header {
             tail_chunk: u32::from_le_bytes([c0, c1, c2, c3]),
             tail_offset: u32::from_le_bytes([o0, o1, o2, o3]),
             length: u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
-            reserved,
+            note: Note::decode(reserved),
         })
     }
 }
@@ -166,11 +212,27 @@ mod tests {
             tail_chunk: 0x0403_0201,
             tail_offset: 0x0807_0605,
             length: 0x100f_0e0d_0c0b_0a09,
-            reserved: *b"0123456789",
+            note: Note::None(*b"0123456789"),
         };
         let bytes = *b"ZREC\x03\x02\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x100123456789";
         assert_eq!(header.encode(), bytes, "the header's layout changed: bump the version");
         assert_eq!(Header::decode(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn notes() {
+        let header = |note| Header { length: 9, note, ..Header::new(Codec::Raw) };
+        for (note, bytes, durable) in [
+            (Note::Synced(5), *b"\x05\0\0\0\0\0\0\0\x01\0", 9),
+            (Note::Unsynced(5), *b"\x05\0\0\0\0\0\0\0\x02\0", 5),
+            (Note::Unsynced(50), *b"\x32\0\0\0\0\0\0\0\x02\0", 9),
+            (Note::None([3; 10]), [3; 10], 9),
+        ] {
+            let encoded = header(note).encode();
+            assert_eq!(encoded[22..], bytes, "the header's layout changed: bump the version");
+            assert_eq!(Header::decode(&encoded), Ok(header(note)));
+            assert_eq!(header(note).durable(), durable);
+        }
     }
 
     #[test]

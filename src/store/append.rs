@@ -1,9 +1,11 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::files::{Files, Part};
-use super::{check_files, read_dict, read_header};
-use crate::codec::{Encoder, default_level};
+use super::locks::{InUse, lock_writer};
+use super::{check_files, read_dict, read_header, recover};
+use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
+use crate::format::header::Note;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
 use rayon::prelude::*;
@@ -90,7 +92,10 @@ impl WriterOptions {
         // The header comes last: a directory with a header is a store.
         let header = Header::new(self.codec);
         let meta = create(&dir.join(META_FILE), &header.encode())?;
-        self.writer(Files::new(storage, dir, true), meta, header, encoder)
+        let files = Files::new(storage, dir, true);
+        let in_use = InUse::register(&files)?;
+        lock_writer(&files, &*meta)?;
+        Ok(self.writer(files, in_use, meta, header, encoder))
     }
 
     /// Opens the existing store at `path` for appending. The store's own codec and dictionary hold; of the options
@@ -103,17 +108,26 @@ impl WriterOptions {
         let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
         let meta_path = dir.join(META_FILE);
         let meta = storage.open_rw(&meta_path).map_err(Error::io("open", &meta_path))?;
-        let header = read_header(&*meta, &meta_path)?;
         let files = Files::new(storage, dir, true);
-        check_files(&files, &header, self.layout, false)?;
+        let in_use = InUse::register(&files)?;
+        lock_writer(&files, &*meta)?;
+        let header = read_header(&*meta, &meta_path)?;
+        let crashed = header.durable() < header.length;
+        check_files(&files, &header, self.layout, crashed)?;
         let dict_path = dir.join(DICT_FILE);
         let dict = match header.codec {
             Codec::Raw | Codec::Zstd => None,
             Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, false)?,
         };
         self.codec = header.codec;
+        let decoder = Decoder::new(header.codec, dict.as_deref())
+            .map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
         let encoder = self.encoder(&dict_path, dict)?;
-        self.writer(files, meta, header, encoder)
+        let mut writer = self.writer(files, in_use, meta, header, encoder);
+        if crashed {
+            writer.recover(&decoder)?;
+        }
+        Ok(writer)
     }
 
     fn encoder(&self, dict_path: &Path, dict: Option<Vec<u8>>) -> Result<Encoder> {
@@ -126,14 +140,10 @@ impl WriterOptions {
         Encoder::new(self.codec, level, dict).map_err(Error::invalid)
     }
 
-    fn writer(self, files: Files, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Result<Writer> {
-        let dir = files.dir().to_path_buf();
-        if !meta.try_lock().map_err(Error::io("lock", &dir))? {
-            return Err(Error::Locked { path: dir });
-        }
-        let meta_path = dir.join(META_FILE);
-        let dirty = BTreeSet::new();
-        Ok(Writer { files, meta, meta_path, header, encoder, layout: self.layout, latched: false, dirty })
+    fn writer(self, files: Files, in_use: InUse, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Writer {
+        let meta_path = files.dir().join(META_FILE);
+        let (layout, dirty) = (self.layout, BTreeSet::new());
+        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty }
     }
 }
 
@@ -144,6 +154,7 @@ impl WriterOptions {
 #[derive(Debug)]
 pub struct Writer {
     files: Files,
+    in_use: InUse,
     meta: Arc<dyn StoreFile>,
     meta_path: PathBuf,
     header: Header,
@@ -212,6 +223,8 @@ impl Writer {
             for &part in &w.dirty {
                 w.files.get(part)?.sync().map_err(Error::io("sync", w.files.path(part)))?;
             }
+            w.header.note = Note::Synced(w.header.length);
+            w.commit()?;
             w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
             w.files.storage().sync_dir(w.files.dir()).map_err(Error::io("sync", w.files.dir()))?;
             w.dirty.clear();
@@ -250,6 +263,30 @@ impl Writer {
             let cut = w.files.get(tail)?.set_len(u64::from(w.header.tail_offset));
             cut.map_err(Error::io("cut", w.files.path(tail)))
         })
+    }
+
+    /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
+    fn recover(&mut self, decoder: &Decoder) -> Result<()> {
+        self.guarded(|w| {
+            w.header.length = recover::whole_length(&w.files, &w.header, w.layout, decoder)?;
+            // The tail stays where it was, for records before the cut may end anywhere below it. Chunks that did not
+            // reach the disk, or not up to the tail, come back as holes.
+            for chunk in 0..=w.header.tail_chunk {
+                w.files.get_or_create(Part::Chunk(chunk))?;
+            }
+            let tail = Part::Chunk(w.header.tail_chunk);
+            let (file, path) = (w.files.get(tail)?, w.files.path(tail));
+            let end = u64::from(w.header.tail_offset);
+            if file.size().map_err(Error::io("stat", &path))? < end {
+                file.set_len(end).map_err(Error::io("extend", &path))?;
+            }
+            // Records before the cut were never synced.
+            w.dirty.extend((0..=w.header.tail_chunk).map(Part::Chunk));
+            let segments = w.header.length.div_ceil(w.layout.segment_entries) as u32;
+            w.dirty.extend((0..segments).map(Part::Segment));
+            Ok(())
+        })?;
+        self.sync()
     }
 
     /// Runs a step that writes; if it fails, the writer latches.
@@ -317,6 +354,9 @@ impl Writer {
         }
         self.write_chunk(run_chunk, run_offset, &mut run)?;
         self.write_table(&table)?;
+        if !matches!(header.note, Note::Unsynced(_)) {
+            header.note = Note::Unsynced(self.header.length);
+        }
         self.header = header;
         self.commit()
     }

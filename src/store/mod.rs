@@ -3,6 +3,8 @@
 mod append;
 mod files;
 mod gather;
+mod locks;
+mod recover;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +16,7 @@ use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
 use files::{Files, Part};
+use locks::{InUse, has_writer};
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -74,11 +77,16 @@ impl OpenOptions {
             }
             _ => Error::io("open", &meta_path)(e),
         })?;
-        let header = read_header(&*meta, &meta_path)?;
         let files = Files::new(storage, dir, false);
-        check_files(&files, &header, self.layout, self.salvage)?;
+        let in_use = InUse::register(&files)?;
+        let mut header = read_header(&*meta, &meta_path)?;
+        let crashed = header.durable() < header.length && !has_writer(&*meta);
+        check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
-        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout })
+        if crashed {
+            header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
+        }
+        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -92,7 +100,8 @@ impl OpenOptions {
     }
 }
 
-/// A store opened for reading. It holds no lock and needs no write access; threads share it freely.
+/// A store opened for reading. It needs no write access, and waits for nobody; threads share it freely. While it is
+/// open, nobody deletes from the store or compacts it.
 ///
 /// It sees the records that were there when it was opened, and those appended since after a
 /// [`refresh`](Store::refresh).
@@ -103,6 +112,7 @@ pub struct Store {
     header: RwLock<Header>,
     decoder: Decoder,
     layout: Layout,
+    _in_use: InUse,
 }
 
 impl Store {
@@ -205,7 +215,8 @@ fn read_header(file: &dyn StoreFile, path: &Path) -> Result<Header> {
     Header::decode(&bytes[..n]).map_err(|(offset, reason)| Error::corrupt(path, offset, reason))
 }
 
-/// Checks that the files reach as far as the header says: the table's last segment and the last chunk.
+/// Checks that the files reach as far as the header says: the table's last segment and the last chunk. With `salvage`,
+/// files that do not are only warned of.
 fn check_files(files: &Files, header: &Header, layout: Layout, salvage: bool) -> Result<()> {
     let reaches = |part: Part, need: u64, what: &str| -> Result<()> {
         if need == 0 {
@@ -218,6 +229,13 @@ fn check_files(files: &Files, header: &Header, layout: Layout, salvage: bool) ->
         }
         Ok(())
     };
+    let tolerate = |reached: Result<()>| match reached {
+        Err(e) if salvage => {
+            log::warn!("{e}; the records that are missing give errors");
+            Ok(())
+        }
+        other => other,
+    };
     if u64::from(header.tail_offset) >= layout.chunk_bytes {
         let reason = format!("the tail is at {} of a chunk of {} bytes", header.tail_offset, layout.chunk_bytes);
         return Err(Error::corrupt(files.dir().join(META_FILE), 10, reason));
@@ -229,14 +247,11 @@ fn check_files(files: &Files, header: &Header, layout: Layout, salvage: bool) ->
             Error::corrupt(files.dir().join(META_FILE), 14, reason)
         })?;
         let need = (last % layout.segment_entries + 1) * ENTRY_LEN as u64;
-        reaches(Part::Segment(segment), need, &format!("the table of {} records", header.length))?;
+        let what = format!("the table of {} records", header.length);
+        tolerate(reaches(Part::Segment(segment), need, &what))?;
     }
     let tail = Part::Chunk(header.tail_chunk);
-    match reaches(tail, u64::from(header.tail_offset), "the last record") {
-        Err(e) if salvage => log::warn!("{e}; the records that are missing give errors"),
-        other => other?,
-    }
-    Ok(())
+    tolerate(reaches(tail, u64::from(header.tail_offset), "the last record"))
 }
 
 /// Loads the dictionary of a `zstd_dict` store. An empty store may not have one yet.

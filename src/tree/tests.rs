@@ -34,6 +34,9 @@ impl Storage for Memory {
     fn open_rw(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
         Ok(Arc::new(self.clone()))
     }
+    fn open_dir(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
+        Ok(Arc::new(self.clone()))
+    }
     fn create_new(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
         let mut bytes = self.0.lock().unwrap();
         if bytes.is_some() {
@@ -85,8 +88,14 @@ impl StoreFile for Memory {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self, _: bool) -> io::Result<bool> {
         Ok(true)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn lock_holder(&self) -> Option<u32> {
+        None
     }
 }
 

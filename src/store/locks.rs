@@ -1,0 +1,100 @@
+//! Who may do what at the same time.
+//!
+//! Two advisory locks, both of kinds that ask for no write access and leave no file behind:
+//! - `meta.zr`, held alone by the writer: there is one at a time.
+//! - the store's directory, shared by everybody who has the store open, taken alone to delete or compact: those move
+//!   records under their indices, so nobody may be reading.
+//!
+//! Where a file system has no locks, stores open all the same, with a warning in the log.
+
+use super::files::Files;
+use crate::error::{Error, Result};
+use crate::storage::StoreFile;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A reader that looks whether there is a writer holds the writer's lock for an instant; a writer tries again so often
+/// and so soon before it gives up.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The store's directory, and with it the reader's lock, which goes when this is dropped.
+#[derive(Debug)]
+pub(super) struct InUse {
+    dir: Arc<dyn StoreFile>,
+    /// Whether the file system has locks.
+    locks: bool,
+}
+
+impl InUse {
+    /// Registers a user of the store.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while another process deletes or compacts.
+    pub(super) fn register(files: &Files) -> Result<Self> {
+        let path = files.dir();
+        let dir = files.storage().open_dir(path).map_err(Error::io("open", path))?;
+        match dir.try_lock(false) {
+            Ok(true) => Ok(InUse { dir, locks: true }),
+            Ok(false) => Err(locked(files, "being changed in place", &*dir)),
+            Err(e) => {
+                log::warn!(
+                    "{} cannot be locked ({e}): nothing keeps others from changing it meanwhile",
+                    path.display()
+                );
+                Ok(InUse { dir, locks: false })
+            }
+        }
+    }
+
+    /// Runs `step` while nobody else has the store open.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if anybody has; otherwise those of `step`.
+    pub(super) fn alone<T>(&self, files: &Files, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        if !self.locks {
+            return step();
+        }
+        let exchange = |alone| self.dir.try_lock(alone).map_err(Error::io("lock", files.dir()));
+        if !exchange(true)? {
+            let error = locked(files, "open for reading or mounted", &*self.dir);
+            // An exchange that fails may have given up the lock that was held.
+            exchange(false)?;
+            return Err(error);
+        }
+        let done = step();
+        exchange(false)?;
+        done
+    }
+}
+
+/// Takes the writer's lock on `meta`.
+///
+/// # Errors
+/// [`Error::Locked`] if another process has it; [`Error::Io`] if it cannot be had at all, for unlike a reader a writer
+/// could do damage.
+pub(super) fn lock_writer(files: &Files, meta: &dyn StoreFile) -> Result<()> {
+    for _ in 0..TRIES {
+        if meta.try_lock(true).map_err(Error::io("lock", files.dir()))? {
+            return Ok(());
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(locked(files, "being written to", meta))
+}
+
+/// Whether a writer has the store open now. Says yes where locks do not work.
+pub(super) fn has_writer(meta: &dyn StoreFile) -> bool {
+    match meta.try_lock(false) {
+        Ok(true) => {
+            // The lock goes with the handle at the latest, and a writer tries several times.
+            let _ = meta.unlock();
+            false
+        }
+        Ok(false) | Err(_) => true,
+    }
+}
+
+fn locked(files: &Files, use_: &'static str, file: &dyn StoreFile) -> Error {
+    Error::Locked { path: files.dir().to_path_buf(), use_, holder: file.lock_holder() }
+}

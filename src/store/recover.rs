@@ -1,0 +1,90 @@
+//! After a power cut: how much of what was not synced is there.
+//!
+//! Everything below the header's durable length was synced. Beyond it the disk may hold any mixture of old and new
+//! bytes, so each record there is read and checked, and the store ends before the first that is not whole: a crash
+//! truncates, it never shows a wrong byte.
+
+use super::files::{Files, Part};
+use crate::codec::Decoder;
+use crate::error::{Error, Result};
+use crate::format::table::ENTRY_LEN;
+use crate::format::{Codec, Entry, Header, Layout};
+use crate::storage::read_exact_at;
+use rayon::prelude::*;
+
+/// Records that are checked together.
+const BLOCK: u64 = 1024;
+
+/// The length up to which all records are whole. Those below [`Header::durable`] are taken for it.
+///
+/// # Errors
+/// [`Error::Io`] if the operating system refuses to read what is there.
+pub(super) fn whole_length(files: &Files, header: &Header, layout: Layout, decoder: &Decoder) -> Result<u64> {
+    let mut at = header.durable();
+    while at < header.length {
+        let end = table_end(files, at, layout)?.min(header.length).min(at + BLOCK);
+        let indices: Vec<u64> = (at..end).collect();
+        let entries = files.entries(&indices, layout.segment_entries)?;
+        let bad = entries.par_iter().map(|entry| is_whole(files, header, layout, decoder, entry));
+        let whole: Vec<bool> = bad.collect::<Result<_>>()?;
+        let good = whole.iter().take_while(|&&whole| whole).count() as u64;
+        at += good;
+        if at < end || good == 0 {
+            break;
+        }
+    }
+    if at < header.length {
+        log::warn!(
+            "{}: the last {} of {} records were not synced before a crash and are not whole; the store ends before them",
+            files.dir().display(),
+            header.length - at,
+            header.length
+        );
+    }
+    Ok(at)
+}
+
+/// The index at which the table's file for entry `index` ends.
+fn table_end(files: &Files, index: u64, layout: Layout) -> Result<u64> {
+    let first = index / layout.segment_entries * layout.segment_entries;
+    let Ok(segment) = u32::try_from(index / layout.segment_entries) else { return Ok(index) };
+    let part = Part::Segment(segment);
+    let file = match files.get(part) {
+        Ok(file) => file,
+        Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => return Ok(index),
+        Err(e) => return Err(e),
+    };
+    let size = file.size().map_err(Error::io("stat", files.path(part)))?;
+    Ok((first + size / ENTRY_LEN as u64).min(first + layout.segment_entries).max(index))
+}
+
+/// Whether the record is there and right. What cannot be read is an error, what is wrong is not.
+fn is_whole(files: &Files, header: &Header, layout: Layout, decoder: &Decoder, entry: &Entry) -> Result<bool> {
+    if entry.validate(header, layout).is_err() {
+        return Ok(false);
+    }
+    let part = Part::Chunk(entry.chunk_id);
+    let wrong = |e: Error| match e {
+        Error::Corrupt { .. } => Ok(false),
+        Error::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        e => Err(e),
+    };
+    let file = match files.get(part) {
+        Ok(file) => file,
+        Err(e) => return wrong(e),
+    };
+    let path = files.path(part);
+    let end = u64::from(entry.offset) + u64::from(entry.phys_length);
+    if file.size().map_err(Error::io("stat", &path))? < end {
+        return Ok(false);
+    }
+    if header.codec == Codec::Raw {
+        return Ok(true);
+    }
+    let mut stored = vec![0; entry.phys_length as usize];
+    if let Err(e) = read_exact_at(&*file, &path, &mut stored, entry.offset.into(), "the record") {
+        return wrong(e);
+    }
+    let mut record = vec![0; entry.logic_length as usize];
+    Ok(decoder.decode(&stored, &mut record).is_ok())
+}
