@@ -6,6 +6,7 @@
 
 pub mod dtype;
 pub mod header;
+pub mod journal;
 pub mod npy;
 pub mod schema;
 pub mod table;
@@ -24,6 +25,9 @@ pub const SCHEMA_FILE: &str = "schema.msgpack";
 
 /// The tree index's file, present only in datasets that were packed from files.
 pub const TREE_FILE: &str = "tree.zr";
+
+/// The journal's file, present only while a deletion is under way or was interrupted.
+pub const DELETE_FILE: &str = "delete.zr";
 
 /// The longest record in bytes, before compression.
 pub const MAX_RECORD: u64 = 1 << 31;

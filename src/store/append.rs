@@ -124,6 +124,7 @@ impl WriterOptions {
             .map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
         let encoder = self.encoder(&dict_path, dict)?;
         let mut writer = self.writer(files, in_use, meta, header, encoder);
+        writer.finish_delete()?;
         if crashed {
             writer.recover(&decoder)?;
         }
@@ -153,13 +154,13 @@ impl WriterOptions {
 /// it comes; when [`sync`](Writer::sync) returns, everything appended before survives a power cut.
 #[derive(Debug)]
 pub struct Writer {
-    files: Files,
-    in_use: InUse,
-    meta: Arc<dyn StoreFile>,
-    meta_path: PathBuf,
-    header: Header,
+    pub(super) files: Files,
+    pub(super) in_use: InUse,
+    pub(super) meta: Arc<dyn StoreFile>,
+    pub(super) meta_path: PathBuf,
+    pub(super) header: Header,
     encoder: Encoder,
-    layout: Layout,
+    pub(super) layout: Layout,
     /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
     latched: bool,
     dirty: BTreeSet<Part>,
@@ -218,18 +219,21 @@ impl Writer {
     /// # Errors
     /// [`Error::Io`], after which every further call gives [`Error::Latched`].
     pub fn sync(&mut self) -> Result<()> {
-        self.guarded(|w| {
-            // `Part` orders chunks before segments.
-            for &part in &w.dirty {
-                w.files.get(part)?.sync().map_err(Error::io("sync", w.files.path(part)))?;
-            }
-            w.header.note = Note::Synced(w.header.length);
-            w.commit()?;
-            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
-            w.files.storage().sync_dir(w.files.dir()).map_err(Error::io("sync", w.files.dir()))?;
-            w.dirty.clear();
-            Ok(())
-        })
+        self.guarded(Writer::sync_all)
+    }
+
+    pub(super) fn sync_all(&mut self) -> Result<()> {
+        // `Part` orders chunks before segments.
+        for &part in &self.dirty {
+            self.files.get(part)?.sync().map_err(Error::io("sync", self.files.path(part)))?;
+        }
+        // The names of new files, before the header that counts on them.
+        self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
+        self.header.note = Note::Synced(self.header.length);
+        self.commit()?;
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
+        self.dirty.clear();
+        Ok(())
     }
 
     /// Syncs and closes the store.
@@ -289,8 +293,17 @@ impl Writer {
         self.sync()
     }
 
+    /// Runs a step that moves records, while nobody else has the store open.
+    pub(super) fn alone(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        // Refused for somebody's sake, it has changed nothing, so it does not latch.
+        self.in_use.exchange(&self.files, true)?;
+        let done = self.guarded(step);
+        self.in_use.exchange(&self.files, false)?;
+        done
+    }
+
     /// Runs a step that writes; if it fails, the writer latches.
-    fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if self.latched {
             return Err(Error::Latched { path: self.files.dir().to_path_buf() });
         }
@@ -389,7 +402,7 @@ impl Writer {
     }
 
     /// Makes the header true: from here on, readers see the new length.
-    fn commit(&self) -> Result<()> {
+    pub(super) fn commit(&self) -> Result<()> {
         write_all_at(&*self.meta, &self.meta_path, &mut [IoSlice::new(&self.header.encode())], 0)
     }
 }

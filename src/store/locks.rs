@@ -47,24 +47,22 @@ impl InUse {
         }
     }
 
-    /// Runs `step` while nobody else has the store open.
+    /// Keeps all others out of the store (`alone`), or lets them in again.
     ///
     /// # Errors
-    /// [`Error::Locked`] if anybody has; otherwise those of `step`.
-    pub(super) fn alone<T>(&self, files: &Files, step: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// [`Error::Locked`] if anybody else has the store open.
+    pub(super) fn exchange(&self, files: &Files, alone: bool) -> Result<()> {
         if !self.locks {
-            return step();
+            return Ok(());
         }
-        let exchange = |alone| self.dir.try_lock(alone).map_err(Error::io("lock", files.dir()));
-        if !exchange(true)? {
-            let error = locked(files, "open for reading or mounted", &*self.dir);
-            // An exchange that fails may have given up the lock that was held.
-            exchange(false)?;
-            return Err(error);
+        let lock = |alone| self.dir.try_lock(alone).map_err(Error::io("lock", files.dir()));
+        if lock(alone)? {
+            return Ok(());
         }
-        let done = step();
-        exchange(false)?;
-        done
+        let error = locked(files, "open for reading or mounted", &*self.dir);
+        // An exchange that fails may have given up the lock that was held.
+        lock(false)?;
+        Err(error)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+mod delete;
 mod files;
 mod gather;
 mod locks;
@@ -17,6 +18,7 @@ use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
 use files::{Files, Part};
 use locks::{InUse, has_writer};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -83,10 +85,18 @@ impl OpenOptions {
         let crashed = header.durable() < header.length && !has_writer(&*meta);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
+        // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
+        let moved = match delete::read_journal(&files)? {
+            delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
+                header = journal.after;
+                journal.moves.into_iter().collect()
+            }
+            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => HashMap::new(),
+        };
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
         }
-        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout, _in_use: in_use })
+        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout, moved, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -112,6 +122,8 @@ pub struct Store {
     header: RwLock<Header>,
     decoder: Decoder,
     layout: Layout,
+    /// Entries that an interrupted deletion has yet to move.
+    moved: HashMap<u64, Entry>,
     _in_use: InUse,
 }
 
@@ -189,7 +201,12 @@ impl Store {
         if let Some(&index) = indices.iter().find(|&&i| i >= header.length) {
             return Err(Error::OutOfRange { index, length: header.length });
         }
-        let entries = self.files.entries(indices, self.layout.segment_entries)?;
+        let mut entries = self.files.entries(indices, self.layout.segment_entries)?;
+        if !self.moved.is_empty() {
+            for (entry, index) in entries.iter_mut().zip(indices) {
+                *entry = self.moved.get(index).copied().unwrap_or(*entry);
+            }
+        }
         for (entry, &index) in entries.iter().zip(indices) {
             entry.validate(&header, self.layout).map_err(|reason| self.entry_error(index, reason))?;
         }

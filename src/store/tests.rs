@@ -184,6 +184,53 @@ fn rollback_takes_back() {
     assert!(!path.join("2.chunk").exists());
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn delete_is_swap_last(
+        n in 1usize..40,
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 0..50),
+        codec in prop::sample::select(vec![Codec::Raw, Codec::Zstd]),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let layout = Layout { segment_entries: 7, chunk_bytes: 400 };
+        let mut model = samples(n);
+        write(&path, codec, layout, &[&model]);
+        let doomed: Vec<u64> = picks.iter().map(|p| p.index(n) as u64).collect();
+        let mut writer = options(codec, layout).open(&path).unwrap();
+        writer.delete(&doomed).unwrap();
+        let mut sorted = doomed;
+        sorted.sort_unstable();
+        sorted.dedup();
+        for &i in sorted.iter().rev() {
+            model.swap_remove(i as usize);
+        }
+        prop_assert_eq!(writer.len(), model.len() as u64);
+        writer.append(&[b"after"]).unwrap();
+        writer.close().unwrap();
+        model.push(b"after".to_vec());
+        check(&OpenOptions::new().layout(layout).open(&path).unwrap(), &model);
+    }
+}
+
+#[test]
+fn delete_needs_the_store_to_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    write(&path, Codec::Zstd, Layout::STANDARD, &[&samples(5)]);
+    let reader = Store::open(&path).unwrap();
+    let mut writer = WriterOptions::new(Codec::Zstd).open(&path).unwrap();
+    let error = writer.delete(&[1]).unwrap_err();
+    assert!(matches!(error, Error::Locked { holder: Some(_), .. }), "{error}");
+    assert!(matches!(writer.delete(&[1, 5]), Err(Error::OutOfRange { index: 5, length: 5 })));
+    check(&reader, &samples(5));
+    drop(reader);
+    // Refused, it does not latch.
+    writer.delete(&[1]).unwrap();
+    assert_eq!(Store::open(&path).unwrap().len(), 4);
+}
+
 /// Every byte of every file is changed in turn, and every file is cut at every length. What comes out must be an error
 /// that names a file, or exactly the records that went in: for a raw store, whose records carry no checksum of their
 /// own yet, a changed payload byte is the one thing that cannot be told.

@@ -1,0 +1,159 @@
+//! Delete: the last records move into the holes, so that every index below the length stays a record.
+
+use super::Writer;
+use super::files::{Files, Part};
+use crate::error::{Error, Result};
+use crate::format::header::Note;
+use crate::format::journal::Journal;
+use crate::format::table::ENTRY_LEN;
+use crate::format::{DELETE_FILE, Entry, Header};
+use crate::storage::{StoreFile, read_exact_at, write_all_at};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+
+/// A journal holds at most so many bytes (4 million moves); larger deletions are done in several.
+const MAX_JOURNAL: u64 = 100 << 20;
+/// Moves in one journal.
+const MAX_MOVES: usize = 4 << 20;
+
+impl Writer {
+    /// Deletes the records `indices`, in any order; repeats count once. The store's last records take the freed
+    /// indices, in the way that deleting one record after the other, from the highest index down, would give. The
+    /// records' bytes stay in the chunks until the store is compacted.
+    ///
+    /// When this returns, the deletion survives a power cut, and so does everything appended before. A crash leaves it
+    /// undone or done, never half.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if one of the indices is, and [`Error::Locked`] if anybody has the store open for reading
+    /// or mounted: nothing is changed then. [`Error::Io`], after which every further call gives [`Error::Latched`].
+    pub fn delete(&mut self, indices: &[u64]) -> Result<()> {
+        let length = self.len();
+        if let Some(&index) = indices.iter().find(|&&i| i >= length) {
+            return Err(Error::OutOfRange { index, length });
+        }
+        let mut doomed = indices.to_vec();
+        doomed.sort_unstable_by(|a, b| b.cmp(a));
+        doomed.dedup();
+        self.alone(|w| {
+            w.sync_all()?;
+            for part in doomed.chunks(MAX_MOVES) {
+                let journal = w.plan(part)?;
+                w.write_journal(&journal)?;
+                w.apply(&journal)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What deleting `doomed`, sorted from high to low, changes.
+    fn plan(&self, doomed: &[u64]) -> Result<Journal> {
+        let length = self.header.length - doomed.len() as u64;
+        // The records that move are the last ones; none has been moved yet, so one read gets them all.
+        let last: Vec<u64> = (length..self.header.length).collect();
+        let entries = self.files.entries(&last, self.layout.segment_entries)?;
+        let mut tail: Vec<Entry> = entries;
+        let mut moves = BTreeMap::new();
+        for &index in doomed {
+            // `tail` is always the rest of the table from `length` on.
+            let Some(moved) = tail.pop() else { break };
+            let place = index.checked_sub(length).and_then(|k| tail.get_mut(k as usize));
+            match place {
+                Some(place) => *place = moved,
+                // The hole is the last record itself.
+                None if index >= length => {}
+                None => {
+                    moves.insert(index, moved);
+                }
+            }
+        }
+        let after = Header { length, note: Note::Synced(length), ..self.header };
+        Ok(Journal { before: self.header, after, moves: moves.into_iter().collect() })
+    }
+
+    fn write_journal(&self, journal: &Journal) -> Result<()> {
+        let path = self.files.dir().join(DELETE_FILE);
+        let file = self.files.storage().create_new(&path).map_err(Error::io("create", &path))?;
+        write_all_at(&*file, &path, &mut [IoSlice::new(&journal.encode())], 0)?;
+        file.sync().map_err(Error::io("sync", &path))?;
+        self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))
+    }
+
+    /// Does what the journal says, and removes it. Doing it again changes nothing, so a crash anywhere in here is
+    /// mended by another run.
+    fn apply(&mut self, journal: &Journal) -> Result<()> {
+        let mut segments: Vec<(Part, Arc<dyn StoreFile>)> = Vec::new();
+        for (index, entry) in &journal.moves {
+            let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
+            let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
+            let part = Part::Segment(u32::try_from(segment).map_err(full)?);
+            if segments.last().is_none_or(|(last, _)| *last != part) {
+                segments.push((part, self.files.get(part)?));
+            }
+            if let Some((part, file)) = segments.last() {
+                let bytes = entry.encode();
+                let path = self.files.path(*part);
+                write_all_at(&**file, &path, &mut [IoSlice::new(&bytes)], at * ENTRY_LEN as u64)?;
+            }
+        }
+        for (part, file) in &segments {
+            file.sync().map_err(Error::io("sync", self.files.path(*part)))?;
+        }
+        self.header = journal.after;
+        self.commit()?;
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
+        self.remove_journal()
+    }
+
+    fn remove_journal(&self) -> Result<()> {
+        let path = self.files.dir().join(DELETE_FILE);
+        self.files.storage().remove(&path).map_err(Error::io("remove", &path))?;
+        self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))
+    }
+
+    /// Finishes a deletion that a crash interrupted.
+    pub(super) fn finish_delete(&mut self) -> Result<()> {
+        match read_journal(&self.files)? {
+            Found::Nothing => Ok(()),
+            Found::Journal(journal) if is_pending(&journal, &self.header) => {
+                log::warn!("{}: finishing a deletion that was interrupted", self.files.dir().display());
+                self.apply(&journal)
+            }
+            // Not whole, so nothing was changed yet; or of another store, or loaderx has changed the store since.
+            Found::Journal(_) | Found::Broken => self.remove_journal(),
+        }
+    }
+}
+
+/// What stands at a store's `delete.zr`.
+pub(super) enum Found {
+    /// No file.
+    Nothing,
+    /// A file whose writing was interrupted.
+    Broken,
+    /// A deletion.
+    Journal(Journal),
+}
+
+/// Reads the journal of an interrupted deletion, where there is one.
+pub(super) fn read_journal(files: &Files) -> Result<Found> {
+    let path = files.dir().join(DELETE_FILE);
+    let file = match files.storage().open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(e) => return Err(Error::io("open", &path)(e)),
+    };
+    let size = file.size().map_err(Error::io("stat", &path))?;
+    if size > MAX_JOURNAL {
+        return Ok(Found::Broken);
+    }
+    let mut bytes = vec![0; size as usize];
+    read_exact_at(&*file, &path, &mut bytes, 0, "the journal")?;
+    Ok(Journal::decode(&bytes).map_or(Found::Broken, Found::Journal))
+}
+
+/// Whether the deletion belongs to the store as it is: begun from its header, or done but for the journal's removal.
+pub(super) fn is_pending(journal: &Journal, header: &Header) -> bool {
+    *header == journal.before || *header == journal.after
+}
