@@ -7,7 +7,10 @@ mod ls;
 mod pack;
 mod print;
 mod show;
+mod stats;
+mod stores;
 mod unpack;
+mod verify;
 
 use clap::{Parser, Subcommand};
 use std::io::{self, Write};
@@ -46,6 +49,8 @@ enum Command {
     Ls(ls::Args),
     Cat(cat::Args),
     Unpack(unpack::Args),
+    Verify(verify::Args),
+    Stats(stats::Args),
 }
 
 /// Why a command ends without success.
@@ -88,6 +93,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Ls(args) => ls::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Unpack(args) => unpack::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Stats(args) => stats::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,

@@ -124,6 +124,16 @@ impl Store {
         Ok(n)
     }
 
+    /// Reads the first stored bytes of a record, compressed as they are, up to the length of `dst`.
+    pub(super) fn read_stored(&self, index: u64, dst: &mut [u8]) -> Result<usize> {
+        let entry = self.entry(index)?;
+        let part = Part::Chunk(entry.chunk_id);
+        let n = dst.len().min(entry.phys_length as usize);
+        let at = u64::from(entry.offset);
+        read_exact_at(&*self.files.get(part)?, &self.files.path(part), &mut dst[..n], at, "the record")?;
+        Ok(n)
+    }
+
     /// Runs the tasks, shared out to all cores when there is enough to do.
     fn run(&self, tasks: &mut [Task<'_>]) -> Result<()> {
         let codec = self.codec();
