@@ -79,6 +79,9 @@ impl WriterOptions {
             std::io::ErrorKind::AlreadyExists => Error::Exists { path: dir.to_path_buf() },
             _ => Error::io("create", dir)(e),
         })?;
+        // The directory's own name, which no later sync of what is in it makes durable.
+        let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.storage.sync_dir(parent).map_err(Error::io("sync", parent))?;
         let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
         let create = |path: &Path, bytes: &[u8]| -> Result<Arc<dyn StoreFile>> {
             let file = storage.create_new(path).map_err(Error::io("create", path))?;
