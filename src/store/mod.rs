@@ -81,7 +81,8 @@ impl OpenOptions {
         })?;
         let files = Files::new(storage, dir, false);
         let in_use = InUse::register(&files)?;
-        let mut header = read_header(&*meta, &meta_path)?;
+        let written = read_header(&*meta, &meta_path)?;
+        let mut header = written;
         let crashed = header.durable() < header.length && !has_writer(&*meta);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
@@ -96,7 +97,8 @@ impl OpenOptions {
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
         }
-        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout, moved, _in_use: in_use })
+        let header = RwLock::new(Known { written, header });
+        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -119,12 +121,20 @@ impl OpenOptions {
 pub struct Store {
     files: Files,
     meta: Arc<dyn StoreFile>,
-    header: RwLock<Header>,
+    header: RwLock<Known>,
     decoder: Decoder,
     layout: Layout,
     /// Entries that an interrupted deletion has yet to move.
     moved: HashMap<u64, Entry>,
     _in_use: InUse,
+}
+
+/// The header, as it stands in `meta.zr` and as it counts: after a crash, records that are not whole are left out, and
+/// an interrupted deletion is taken for done.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    written: Header,
+    header: Header,
 }
 
 impl Store {
@@ -156,9 +166,9 @@ impl Store {
         self.header().codec
     }
 
-    /// The header as it was last read.
+    /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
-        *self.header.read().unwrap_or_else(PoisonError::into_inner)
+        self.header.read().unwrap_or_else(PoisonError::into_inner).header
     }
 
     /// Bytes that the chunks reach to, those of deleted records and of chunk ends included.
@@ -175,11 +185,14 @@ impl Store {
     pub fn refresh(&self) -> Result<u64> {
         let path = self.path().join(META_FILE);
         let new = read_header(&*self.meta, &path)?;
-        let mut header = self.header.write().unwrap_or_else(PoisonError::into_inner);
-        if new.length < header.length || new.codec != header.codec {
+        let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
+        if new == known.written {
+            return Ok(known.header.length);
+        }
+        if new.length < known.header.length || new.codec != known.header.codec {
             return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));
         }
-        *header = new;
+        *known = Known { written: new, header: new };
         Ok(new.length)
     }
 
