@@ -22,6 +22,9 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// A reader tries so often to open a store that is being changed.
+const TRIES: usize = 4;
+
 /// How a store is opened.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
@@ -79,11 +82,28 @@ impl OpenOptions {
             }
             _ => Error::io("open", &meta_path)(e),
         })?;
+        // A writer may be finishing a deletion or mending the end of the store meanwhile: then what was read does not go
+        // together. Where one is merely appending, the last try is as good as any.
+        for _ in 1..TRIES {
+            let opened = self.open_once(storage.clone(), dir, meta.clone());
+            let settled = match &opened {
+                Ok(store) => store.known().written == read_header(&*meta, &meta_path)?,
+                Err(_) => false,
+            };
+            if settled {
+                return opened;
+            }
+        }
+        self.open_once(storage, dir, meta)
+    }
+
+    fn open_once(&self, storage: Arc<dyn Storage>, dir: &Path, meta: Arc<dyn StoreFile>) -> Result<Store> {
+        let meta_path = dir.join(META_FILE);
         let files = Files::new(storage, dir, false);
         let in_use = InUse::register(&files)?;
         let written = read_header(&*meta, &meta_path)?;
         let mut header = written;
-        let crashed = header.durable() < header.length && !has_writer(&*meta);
+        let crashed = header.unsynced() && !has_writer(&*meta);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
@@ -168,7 +188,11 @@ impl Store {
 
     /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
-        self.header.read().unwrap_or_else(PoisonError::into_inner).header
+        self.known().header
+    }
+
+    fn known(&self) -> Known {
+        *self.header.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes that the chunks reach to, those of deleted records and of chunk ends included.
