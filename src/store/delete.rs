@@ -38,6 +38,7 @@ impl Writer {
         doomed.sort_unstable_by(|a, b| b.cmp(a));
         doomed.dedup();
         self.alone(|w| {
+            w.deletions += 1;
             w.sync_all()?;
             for part in doomed.chunks(MAX_MOVES) {
                 let journal = w.plan(part)?;
@@ -109,6 +110,7 @@ impl Writer {
         self.header = journal.after;
         self.commit()?;
         self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
+        self.trim()?;
         self.remove_journal()
     }
 
