@@ -3,6 +3,9 @@
 //! [`Disk`] is the real thing. Everything that a store does to files goes through [`Storage`] and [`StoreFile`], so a
 //! test can count operations, fail one of them, or forget what was not synced.
 
+#[cfg(test)]
+pub(crate) mod sim;
+
 use crate::error::{Error, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::retry_on_intr;

@@ -1,9 +1,15 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+#[cfg(test)]
+mod crash_tests;
 mod delete;
+#[cfg(test)]
+mod fault_tests;
 mod files;
 mod gather;
+#[cfg(test)]
+mod history;
 mod locks;
 mod recover;
 #[cfg(test)]
