@@ -3,8 +3,12 @@
 //! [`Disk`] is the real thing. Everything that a store does to files goes through [`Storage`] and [`StoreFile`], so a
 //! test can count operations, fail one of them, or forget what was not synced.
 
+#[cfg(test)]
+pub(crate) mod sim;
+
 use crate::error::{Error, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::retry_on_intr;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::File;
@@ -38,7 +42,7 @@ pub trait Storage: Debug + Send + Sync {
     fn pin(&self, dir: &Path) -> io::Result<Arc<dyn Storage>>;
 }
 
-/// An open file with positioned reads and writes; it has no cursor, so threads share it freely.
+/// An open file with positioned reads and writes, which alone may be interrupted or come out short; it has no cursor, so threads share it freely.
 pub trait StoreFile: Debug + Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`; 0 means the end of the file. May read fewer than asked.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -80,7 +84,7 @@ impl Disk {
     fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<File> {
         let (dir, path) = self.locate(path);
         let mode = Mode::from_raw_mode(0o666);
-        Ok(File::from(rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode)?))
+        Ok(File::from(retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode))?))
     }
 }
 
@@ -99,7 +103,7 @@ impl Storage for Disk {
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.locate(path);
-        Ok(rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777))?)
+        Ok(retry_on_intr(|| rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777)))?)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         let dir = self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?;
@@ -114,7 +118,7 @@ impl Storage for Disk {
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.locate(path);
-        Ok(rustix::fs::unlinkat(dir, path, AtFlags::empty())?)
+        Ok(retry_on_intr(|| rustix::fs::unlinkat(dir, path, AtFlags::empty()))?)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()

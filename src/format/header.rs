@@ -128,6 +128,11 @@ impl Header {
         }
     }
 
+    /// Whether a power cut may have taken some of the store: the files need not reach as far as the header says.
+    pub fn unsynced(&self) -> bool {
+        matches!(self.note, Note::Unsynced(_))
+    }
+
     /// The bytes of `meta.zr`.
     pub fn encode(&self) -> [u8; HEADER_LEN] {
         let mut out = [0; HEADER_LEN];

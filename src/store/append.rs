@@ -2,7 +2,7 @@
 
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer};
-use super::{check_files, read_dict, read_header, recover};
+use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
 use crate::format::header::Note;
@@ -79,6 +79,9 @@ impl WriterOptions {
             std::io::ErrorKind::AlreadyExists => Error::Exists { path: dir.to_path_buf() },
             _ => Error::io("create", dir)(e),
         })?;
+        // The directory's own name, which no later sync of what is in it makes durable.
+        let parent = dir.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.storage.sync_dir(parent).map_err(Error::io("sync", parent))?;
         let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
         let create = |path: &Path, bytes: &[u8]| -> Result<Arc<dyn StoreFile>> {
             let file = storage.create_new(path).map_err(Error::io("create", path))?;
@@ -112,7 +115,7 @@ impl WriterOptions {
         let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
         let header = read_header(&*meta, &meta_path)?;
-        let crashed = header.durable() < header.length;
+        let crashed = header.unsynced();
         check_files(&files, &header, self.layout, crashed)?;
         let dict_path = dir.join(DICT_FILE);
         let dict = match header.codec {
@@ -128,6 +131,7 @@ impl WriterOptions {
         if crashed {
             writer.recover(&decoder)?;
         }
+        writer.guarded(Writer::trim)?;
         Ok(writer)
     }
 
@@ -144,7 +148,7 @@ impl WriterOptions {
     fn writer(self, files: Files, in_use: InUse, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Writer {
         let meta_path = files.dir().join(META_FILE);
         let (layout, dirty) = (self.layout, BTreeSet::new());
-        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty }
+        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty, deletions: 0 }
     }
 }
 
@@ -163,12 +167,18 @@ pub struct Writer {
     pub(super) layout: Layout,
     /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
     latched: bool,
-    dirty: BTreeSet<Part>,
+    /// Parts written to since they were last synced.
+    pub(super) dirty: BTreeSet<Part>,
+    /// Deletions by this writer, which no rollback goes past.
+    pub(super) deletions: u64,
 }
 
 /// A length of a store to go back to; see [`Writer::rollback`].
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(Header);
+pub struct Mark {
+    header: Header,
+    deletions: u64,
+}
 
 impl Writer {
     /// The number of records.
@@ -246,51 +256,29 @@ impl Writer {
 
     /// The present length, to go back to.
     pub fn mark(&self) -> Mark {
-        Mark(self.header)
+        Mark { header: self.header, deletions: self.deletions }
     }
 
     /// Takes back everything appended since `mark`. For stores that nobody reads yet: a reader of the records that
     /// are taken back could read what comes in their place.
     ///
+    /// When this returns, what is left survives a power cut.
+    ///
     /// # Errors
-    /// As [`append`](Writer::append).
+    /// [`Error::Invalid`] if records were deleted since the mark, or the store was rolled back to before it; otherwise
+    /// as [`append`](Writer::append).
     pub fn rollback(&mut self, mark: Mark) -> Result<()> {
+        if mark.deletions != self.deletions || mark.header.length > self.header.length {
+            return Err(Error::invalid("a store cannot be rolled back past a deletion or another rollback"));
+        }
         self.guarded(|w| {
-            let chunks = mark.0.tail_chunk + 1..=w.header.tail_chunk;
-            w.header = mark.0;
+            // What is taken back is there until no header counts on it, whatever was synced since the mark.
+            w.header = mark.header;
             w.commit()?;
-            for part in chunks.map(Part::Chunk) {
-                w.files.remove(part)?;
-                w.dirty.remove(&part);
-            }
-            let tail = Part::Chunk(w.header.tail_chunk);
-            let cut = w.files.get(tail)?.set_len(u64::from(w.header.tail_offset));
-            cut.map_err(Error::io("cut", w.files.path(tail)))
+            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
+            w.trim()?;
+            w.sync_all()
         })
-    }
-
-    /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
-    fn recover(&mut self, decoder: &Decoder) -> Result<()> {
-        self.guarded(|w| {
-            w.header.length = recover::whole_length(&w.files, &w.header, w.layout, decoder)?;
-            // The tail stays where it was, for records before the cut may end anywhere below it. Chunks that did not
-            // reach the disk, or not up to the tail, come back as holes.
-            for chunk in 0..=w.header.tail_chunk {
-                w.files.get_or_create(Part::Chunk(chunk))?;
-            }
-            let tail = Part::Chunk(w.header.tail_chunk);
-            let (file, path) = (w.files.get(tail)?, w.files.path(tail));
-            let end = u64::from(w.header.tail_offset);
-            if file.size().map_err(Error::io("stat", &path))? < end {
-                file.set_len(end).map_err(Error::io("extend", &path))?;
-            }
-            // Records before the cut were never synced.
-            w.dirty.extend((0..=w.header.tail_chunk).map(Part::Chunk));
-            let segments = w.header.length.div_ceil(w.layout.segment_entries) as u32;
-            w.dirty.extend((0..segments).map(Part::Segment));
-            Ok(())
-        })?;
-        self.sync()
     }
 
     /// Runs a step that moves records, while nobody else has the store open.
@@ -298,8 +286,10 @@ impl Writer {
         // Refused for somebody's sake, it has changed nothing, so it does not latch.
         self.in_use.exchange(&self.files, true)?;
         let done = self.guarded(step);
-        self.in_use.exchange(&self.files, false)?;
-        done
+        let back = self.in_use.exchange(&self.files, false);
+        // Others stay locked out until this writer ends.
+        self.latched |= back.is_err();
+        done.and(back)
     }
 
     /// Runs a step that writes; if it fails, the writer latches.

@@ -10,6 +10,7 @@ use crate::format::{DELETE_FILE, Entry, Header};
 use crate::storage::{StoreFile, read_exact_at, write_all_at};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A journal holds at most so many bytes (4 million moves); larger deletions are done in several.
@@ -37,6 +38,7 @@ impl Writer {
         doomed.sort_unstable_by(|a, b| b.cmp(a));
         doomed.dedup();
         self.alone(|w| {
+            w.deletions += 1;
             w.sync_all()?;
             for part in doomed.chunks(MAX_MOVES) {
                 let journal = w.plan(part)?;
@@ -76,7 +78,12 @@ impl Writer {
         let path = self.files.dir().join(DELETE_FILE);
         let file = self.files.storage().create_new(&path).map_err(Error::io("create", &path))?;
         write_all_at(&*file, &path, &mut [IoSlice::new(&journal.encode())], 0)?;
-        file.sync().map_err(Error::io("sync", &path))?;
+        self.settle_journal(&*file, &path)
+    }
+
+    /// Makes the journal durable, before anything is changed on its word.
+    fn settle_journal(&self, file: &dyn StoreFile, path: &Path) -> Result<()> {
+        file.sync().map_err(Error::io("sync", path))?;
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))
     }
 
@@ -103,6 +110,7 @@ impl Writer {
         self.header = journal.after;
         self.commit()?;
         self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
+        self.trim()?;
         self.remove_journal()
     }
 
@@ -118,6 +126,10 @@ impl Writer {
             Found::Nothing => Ok(()),
             Found::Journal(journal) if is_pending(&journal, &self.header) => {
                 log::warn!("{}: finishing a deletion that was interrupted", self.files.dir().display());
+                // Whoever wrote it may have been killed before it was durable.
+                let path = self.files.dir().join(DELETE_FILE);
+                let file = self.files.storage().open_rw(&path).map_err(Error::io("open", &path))?;
+                self.settle_journal(&*file, &path)?;
                 self.apply(&journal)
             }
             // Not whole, so nothing was changed yet; or of another store, or loaderx has changed the store since.

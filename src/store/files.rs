@@ -5,6 +5,7 @@ use crate::format::Entry;
 use crate::format::table::ENTRY_LEN;
 use crate::storage::{Storage, StoreFile, read_exact_at};
 use lru::LruCache;
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,11 +27,24 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    fn name(self) -> String {
+    fn kind(self) -> &'static str {
         match self {
-            Part::Chunk(n) => format!("{n}.chunk"),
-            Part::Segment(n) => format!("{n}.loc"),
+            Part::Chunk(_) => "chunk",
+            Part::Segment(_) => "loc",
         }
+    }
+
+    fn name(self) -> String {
+        let (Part::Chunk(number) | Part::Segment(number)) = self;
+        format!("{number}.{}", self.kind())
+    }
+
+    /// The part of that name, if it is one's.
+    fn of(name: &OsStr) -> Option<Part> {
+        let (number, kind) = name.to_str()?.split_once('.')?;
+        let number = number.parse().ok()?;
+        let part = [Part::Chunk(number), Part::Segment(number)].into_iter().find(|part| part.kind() == kind)?;
+        (part.name() == name.to_str()?).then_some(part)
     }
 }
 
@@ -85,6 +99,12 @@ impl Files {
         let file = self.storage.create_new(&path).map_err(Error::io("create", &path))?;
         self.open.lock().unwrap_or_else(PoisonError::into_inner).put(part, file.clone());
         Ok(file)
+    }
+
+    /// All parts that there are, in no particular order.
+    pub(crate) fn parts(&self) -> Result<Vec<Part>> {
+        let names = self.storage.list(&self.dir).map_err(Error::io("list", &self.dir))?;
+        Ok(names.iter().filter_map(|name| Part::of(name)).collect())
     }
 
     /// Removes a part's file.

@@ -1,9 +1,15 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+#[cfg(test)]
+mod crash_tests;
 mod delete;
+#[cfg(test)]
+mod fault_tests;
 mod files;
 mod gather;
+#[cfg(test)]
+mod history;
 mod locks;
 mod recover;
 #[cfg(test)]
@@ -23,6 +29,9 @@ use locks::{InUse, has_writer};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+
+/// A reader tries so often to open a store that is being changed.
+const TRIES: usize = 4;
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -81,10 +90,28 @@ impl OpenOptions {
             }
             _ => Error::io("open", &meta_path)(e),
         })?;
+        // A writer may be finishing a deletion or mending the end of the store meanwhile: then what was read does not go
+        // together. Where one is merely appending, the last try is as good as any.
+        for _ in 1..TRIES {
+            let opened = self.open_once(storage.clone(), dir, meta.clone());
+            let settled = match &opened {
+                Ok(store) => store.known().written == read_header(&*meta, &meta_path)?,
+                Err(_) => false,
+            };
+            if settled {
+                return opened;
+            }
+        }
+        self.open_once(storage, dir, meta)
+    }
+
+    fn open_once(&self, storage: Arc<dyn Storage>, dir: &Path, meta: Arc<dyn StoreFile>) -> Result<Store> {
+        let meta_path = dir.join(META_FILE);
         let files = Files::new(storage, dir, false);
         let in_use = InUse::register(&files)?;
-        let mut header = read_header(&*meta, &meta_path)?;
-        let crashed = header.durable() < header.length && !has_writer(&*meta);
+        let written = read_header(&*meta, &meta_path)?;
+        let mut header = written;
+        let crashed = header.unsynced() && !has_writer(&*meta);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
@@ -98,7 +125,8 @@ impl OpenOptions {
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
         }
-        Ok(Store { files, meta, header: RwLock::new(header), decoder, layout: self.layout, moved, _in_use: in_use })
+        let header = RwLock::new(Known { written, header });
+        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -121,12 +149,20 @@ impl OpenOptions {
 pub struct Store {
     files: Files,
     meta: Arc<dyn StoreFile>,
-    header: RwLock<Header>,
+    header: RwLock<Known>,
     decoder: Decoder,
     layout: Layout,
     /// Entries that an interrupted deletion has yet to move.
     moved: HashMap<u64, Entry>,
     _in_use: InUse,
+}
+
+/// The header, as it stands in `meta.zr` and as it counts: after a crash, records that are not whole are left out, and
+/// an interrupted deletion is taken for done.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    written: Header,
+    header: Header,
 }
 
 impl Store {
@@ -158,8 +194,12 @@ impl Store {
         self.header().codec
     }
 
-    /// The header as it was last read.
+    /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
+        self.known().header
+    }
+
+    fn known(&self) -> Known {
         *self.header.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,11 +236,14 @@ impl Store {
     pub fn refresh(&self) -> Result<u64> {
         let path = self.path().join(META_FILE);
         let new = read_header(&*self.meta, &path)?;
-        let mut header = self.header.write().unwrap_or_else(PoisonError::into_inner);
-        if new.length < header.length || new.codec != header.codec {
+        let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
+        if new == known.written {
+            return Ok(known.header.length);
+        }
+        if new.length < known.header.length || new.codec != known.header.codec {
             return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));
         }
-        *header = new;
+        *known = Known { written: new, header: new };
         Ok(new.length)
     }
 

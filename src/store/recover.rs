@@ -4,6 +4,7 @@
 //! bytes, so each record there is read and checked, and the store ends before the first that is not whole: a crash
 //! truncates, it never shows a wrong byte.
 
+use super::Writer;
 use super::files::{Files, Part};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
@@ -14,6 +15,65 @@ use rayon::prelude::*;
 
 /// Records that are checked together.
 const BLOCK: u64 = 1024;
+
+impl Writer {
+    /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
+    pub(super) fn recover(&mut self, decoder: &Decoder) -> Result<()> {
+        self.guarded(|w| {
+            w.header.length = whole_length(&w.files, &w.header, w.layout, decoder)?;
+            // Before any file is extended, or the holes would pass for raw records in the next recovery.
+            w.commit()?;
+            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
+            // The tail stays where it was, for records before the cut may end anywhere below it. Chunks that did not
+            // reach the disk, or not up to the tail, come back as holes.
+            for chunk in 0..=w.header.tail_chunk {
+                w.files.get_or_create(Part::Chunk(chunk))?;
+            }
+            let tail = Part::Chunk(w.header.tail_chunk);
+            let (file, path) = (w.files.get(tail)?, w.files.path(tail));
+            let end = u64::from(w.header.tail_offset);
+            if file.size().map_err(Error::io("stat", &path))? < end {
+                file.set_len(end).map_err(Error::io("extend", &path))?;
+            }
+            // Records before the cut were never synced.
+            w.dirty.extend((0..=w.header.tail_chunk).map(Part::Chunk));
+            let segments = w.header.length.div_ceil(w.layout.segment_entries) as u32;
+            w.dirty.extend((0..segments).map(Part::Segment));
+            Ok(())
+        })?;
+        self.sync()
+    }
+
+    /// Cuts off whatever the files hold beyond the header: records of an append that did not come to its end, entries
+    /// of records that were deleted or taken back, the zeros of a sparse file. It survives a power cut before anything
+    /// is written there again. Otherwise, where a power cut takes the new bytes, the old ones could stand in their
+    /// place, and pass for the new record: an old frame is as whole as a new one.
+    pub(super) fn trim(&mut self) -> Result<()> {
+        let header = self.header;
+        let entries = self.layout.segment_entries;
+        let last = header.length.saturating_sub(1);
+        let table = (header.length - last / entries * entries) * ENTRY_LEN as u64;
+        for part in self.files.parts()? {
+            let (number, last, end) = match part {
+                Part::Chunk(n) => (n.into(), header.tail_chunk.into(), header.tail_offset.into()),
+                Part::Segment(n) => (u64::from(n), last / entries, table),
+            };
+            if number > last {
+                self.files.remove(part)?;
+                self.dirty.remove(&part);
+            } else if number == last {
+                let (file, path) = (self.files.get(part)?, self.files.path(part));
+                if file.size().map_err(Error::io("stat", &path))? > end {
+                    file.set_len(end).map_err(Error::io("cut", &path))?;
+                }
+                // Also where it has the right length: a writer may have been killed between the cut and this.
+                file.sync().map_err(Error::io("sync", &path))?;
+            }
+        }
+        self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
+        Ok(())
+    }
+}
 
 /// The length up to which all records are whole. Those below [`Header::durable`] are taken for it.
 ///

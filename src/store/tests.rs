@@ -184,6 +184,18 @@ fn rollback_takes_back() {
     assert!(!path.join("2.chunk").exists());
 }
 
+#[test]
+fn rollback_goes_past_no_deletion() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = WriterOptions::new(Codec::Raw).create(dir.path().join("s")).unwrap();
+    writer.append(&[b"a", b"b", b"c"]).unwrap();
+    let mark = writer.mark();
+    writer.append(&[b"d"]).unwrap();
+    writer.delete(&[0]).unwrap();
+    assert!(matches!(writer.rollback(mark), Err(Error::Invalid(_))));
+    assert_eq!(writer.append(&[b"e"]).unwrap(), 3..4);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]

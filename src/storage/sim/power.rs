@@ -1,0 +1,96 @@
+//! Crashes of the simulated file system: what may be left of what was pending.
+
+use super::{Node, SECTOR, Sim, Versions};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+
+/// What is left after a crash.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Outcome {
+    /// Everything pending reached the disk.
+    Kept,
+    /// Nothing pending did.
+    Lost,
+    /// Some did, as this seed has it.
+    Some(u64),
+}
+
+/// A moment at which a crash may come.
+#[derive(Clone)]
+pub(crate) struct Moment {
+    pub(super) nodes: Vec<Node>,
+    /// The step of the test that was under way, as told to [`Sim::step`].
+    pub(crate) step: usize,
+}
+
+impl Moment {
+    /// The files that a power cut at this moment leaves, all of them durable.
+    pub(crate) fn power_cut(&self, outcome: Outcome) -> Sim {
+        let mut dice = Dice::new(outcome);
+        let settle = |node: &Node| match node {
+            Node::File(file) => {
+                dice.next_file();
+                let len = dice.version(file).len();
+                let mut bytes = vec![0; len];
+                for at in (0..len).step_by(SECTOR) {
+                    let end = len.min(at + SECTOR);
+                    let version = dice.version(file);
+                    let have = version.get(at..version.len().min(end)).unwrap_or_default();
+                    bytes[at..at + have.len()].copy_from_slice(have);
+                }
+                Node::File(Versions::new(bytes))
+            }
+            Node::Dir(dir) => {
+                dice.next_file();
+                let all: BTreeSet<&OsString> = dir.0.iter().flat_map(|names| names.keys()).collect();
+                let survive = |name: &OsString| Some((name.clone(), *dice.version(dir).get(name)?));
+                Node::Dir(Versions::new(all.into_iter().filter_map(survive).collect()))
+            }
+        };
+        Sim::from_nodes(self.nodes.iter().map(settle).collect())
+    }
+
+    /// The files that are left when all processes are killed at this moment, and the power stays.
+    pub(crate) fn killed(&self) -> Sim {
+        Sim::from_nodes(self.nodes.clone())
+    }
+}
+
+/// Decides which version of a sector, a length or a name survives.
+struct Dice {
+    outcome: Outcome,
+    state: u64,
+    /// Chance out of 8 that this file is at its oldest, and at its newest.
+    bias: (u64, u64),
+}
+
+impl Dice {
+    fn new(outcome: Outcome) -> Self {
+        let state = if let Outcome::Some(seed) = outcome { seed.wrapping_mul(0xd1b5_4a32_d192_ed03) } else { 0 };
+        Dice { outcome, state, bias: (0, 0) }
+    }
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+    /// Files are written back at different times: some are old, some new, some in between.
+    fn next_file(&mut self) {
+        self.bias = [(0, 0), (7, 1), (1, 7), (8, 0), (0, 8), (4, 4)][(self.next() % 6) as usize];
+    }
+    fn version<'v, T>(&mut self, versions: &'v Versions<T>) -> &'v T {
+        &versions.0[self.pick(versions.0.len())]
+    }
+    fn pick(&mut self, versions: usize) -> usize {
+        match self.outcome {
+            Outcome::Kept => versions - 1,
+            Outcome::Lost => 0,
+            Outcome::Some(_) => match self.next() % 8 {
+                n if n < self.bias.0 => 0,
+                n if n >= 8 - self.bias.1 => versions - 1,
+                _ => (self.next() % versions as u64) as usize,
+            },
+        }
+    }
+}
