@@ -163,7 +163,8 @@ impl StoreFile for DiskFile {
         let meta = self.0.metadata().ok()?;
         let (dev, ino) = (meta.dev(), meta.ino());
         let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
-        lock_holder(&std::fs::read_to_string("/proc/locks").ok()?, &file)
+        // The list is not read at one moment: while others lock and unlock, a line can be missed.
+        (0..3).find_map(|_| lock_holder(&std::fs::read_to_string("/proc/locks").ok()?, &file))
     }
 }
 

@@ -45,6 +45,7 @@ fn tree() {
     let mut builder = TreeBuilder::new(dir.path(), meta, 4 << 20).unwrap();
     let root = builder.root();
     builder.file(root, b"file", meta, 3, 9_000_000).unwrap();
+    builder.bind((1, 2));
     let path = dir.path().join("tree.zr");
     builder.finish(&Disk::default(), &path).unwrap();
     let bytes = std::fs::read(path).unwrap();
@@ -71,6 +72,8 @@ fn tree() {
         ("symlink_count", 0),
         ("total_bytes", 9_000_000),
         ("record_count", 6),
+        ("data_chunk", 1),
+        ("data_offset", 2),
         ("crc32", u64::from(crc32fast::hash(&bytes[..124]))),
     ] {
         assert_eq!(field("Header:\n", name), want, "{name}");

@@ -291,3 +291,18 @@ fn a_tree_that_loaderx_deleted_from_is_noticed() {
     assert!(matches!(error, Error::Corrupt { .. }), "{error}");
     assert!(error.to_string().contains("tree.zr") && error.to_string().contains("records"), "{error}");
 }
+
+#[test]
+fn a_tree_whose_records_were_exchanged_is_noticed() {
+    let dir = scratch();
+    let packed = packed_tree(dir.path());
+    // As many records as before, but not the same.
+    for stream in ["data", "path"] {
+        let mut writer = WriterOptions::new(Codec::Zstd).open(packed.join(stream)).unwrap();
+        writer.delete(&[1]).unwrap();
+        writer.append(&[b"x"]).unwrap();
+        writer.close().unwrap();
+    }
+    let error = Source::open(&packed).unwrap_err().to_string();
+    assert!(error.contains("tree.zr") && error.contains("changed since"), "{error}");
+}

@@ -129,6 +129,12 @@ impl Dataset {
             Err(e) => return Err(Error::io("open", tree_path)(e)),
         };
         if let Some(tree) = &tree {
+            let (made, now) = (tree.summary().data_end, dataset.stream(DATA_STREAM).map(|data| data.store().header()));
+            if made != (0, 0) && now.is_none_or(|now| made != (now.tail_chunk, now.tail_offset)) {
+                let reason = "the stream data was changed since the tree was packed, so its paths no longer hold; remove \
+                              this file to open the streams alone";
+                return Err(Error::corrupt(tree_path, 88, reason));
+            }
             let have = dataset.stream(DATA_STREAM).map_or(0, Stream::len);
             if tree.summary().records > have {
                 let reason = format!("it speaks of {} records, the stream data has {have}", tree.summary().records);

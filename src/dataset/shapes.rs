@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::schema::{Schema, ShapesAt, decode_shape};
-use crate::storage::{Storage, StoreFile, read_at_most};
+use crate::storage::{StoreFile, read_at_most};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,9 +24,8 @@ pub(super) struct ShapeIndex {
 }
 
 impl ShapeIndex {
-    /// Opens the schema anew and scans its shapes.
-    pub(super) fn scan(storage: &dyn Storage, path: &Path) -> Result<Self> {
-        let file = storage.open(path).map_err(Error::io("open", path))?;
+    /// Scans the shapes in the schema `file`.
+    pub(super) fn scan(file: Arc<dyn StoreFile>, path: &Path) -> Result<Self> {
         let (_, shapes) = read_schema(&file, path)?;
         let ShapesAt { offset, count, last } =
             shapes.ok_or_else(|| Error::corrupt(path, 0, "a ragged schema has no shapes"))?;

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::npy;
 use crate::format::schema::bytes_of;
 use crate::format::{Kind, SCHEMA_FILE, Schema};
+use crate::storage::StoreFile;
 use crate::store::{OpenOptions, Store};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Stream {
     store: Store,
     schema: Option<Schema>,
+    /// Kept open, as the shapes are read later, when the store may have been replaced and this one removed.
+    schema_file: Option<Arc<dyn StoreFile>>,
     shapes: Mutex<Option<Arc<ShapeIndex>>>,
 }
 
@@ -34,18 +37,19 @@ impl Stream {
     pub fn open_with(options: &OpenOptions, path: impl AsRef<Path>) -> Result<Self> {
         let store = options.open(path)?;
         let schema_path = store.path().join(SCHEMA_FILE);
-        let schema = match store.storage().open(&schema_path) {
-            Ok(file) => Some(read_schema(&file, &schema_path)?.0),
+        let schema_file = match store.storage().open(&schema_path) {
+            Ok(file) => Some(file),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
             Err(e) => return Err(Error::io("open", &schema_path)(e)),
         };
+        let schema = schema_file.as_ref().map(|file| read_schema(file, &schema_path)).transpose()?.map(|read| read.0);
         if let Some(said) = schema.as_ref().and_then(|s| s.codec)
             && said != store.codec()
         {
             let reason = format!("the schema says {said}, the header says {}", store.codec());
             return Err(Error::corrupt(schema_path, 0, reason));
         }
-        Ok(Stream { store, schema, shapes: Mutex::new(None) })
+        Ok(Stream { store, schema, schema_file, shapes: Mutex::new(None) })
     }
 
     /// The store of bytes below.
@@ -98,6 +102,15 @@ impl Stream {
         Ok(self.schema.as_ref().zip(shape).map(|(schema, shape)| npy::header_bytes(&schema.dtype, &shape)))
     }
 
+    /// The schema's file as it is now: an append by another process may have written it anew.
+    fn newest_schema(&self, path: &Path) -> Result<Arc<dyn StoreFile>> {
+        match (self.store.storage().open(path), &self.schema_file) {
+            (Ok(file), _) => Ok(file),
+            (Err(_), Some(kept)) => Ok(kept.clone()),
+            (Err(e), None) => Err(Error::io("open", path)(e)),
+        }
+    }
+
     fn schema_path(&self) -> PathBuf {
         self.store.path().join(SCHEMA_FILE)
     }
@@ -110,7 +123,7 @@ impl Stream {
                 // Not scanned yet, or before another process appended.
                 _ => {
                     let path = self.schema_path();
-                    let scanned = Arc::new(ShapeIndex::scan(&**self.store.storage(), &path)?);
+                    let scanned = Arc::new(ShapeIndex::scan(self.newest_schema(&path)?, &path)?);
                     if index >= scanned.count() {
                         let reason =
                             format!("it has the shapes of {} records, the store has {}", scanned.count(), self.len());

@@ -126,6 +126,11 @@ impl RaggedWriter {
         self.writer.is_empty()
     }
 
+    /// Where the next record goes: the header's `tail_chunk` and `tail_offset`.
+    pub fn end(&self) -> (u32, u32) {
+        self.writer.end()
+    }
+
     /// The present length, to go back to.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! header  0 magic 8 · 8 version u32 · 12 piece_bytes u32 · 16 node_count u64 · 24 heap_offset u64 · 32 heap_len u64
 //!         40 nodes_offset u64 · 48 file_count u64 · 56 dir_count u64 · 64 symlink_count u64 · 72 total_bytes u64
-//!         80 record_count u64 · 88 zeros 36 · 124 crc32 u32 of bytes 0..124
+//!         80 record_count u64 · 88 data_chunk u32 · 92 data_offset u32 · 96 zeros 28 · 124 crc32 u32 of bytes 0..124
 //! node    0 name_off u64 · 8 name_len u16 · 10 kind u8 · 11 zero u8 · 12 mode u16 · 14 zeros 2 · 16 mtime_s i64
 //!         24 mtime_ns u32 · 28 nlink u32 · 32 uid u32 · 36 gid u32 · 40 parent u32 · 44 crc32 u32 · 48 first u64
 //!         56 size u64
@@ -68,7 +68,9 @@ mod head {
     pub(super) const SYMLINK_COUNT: usize = 64;
     pub(super) const TOTAL_BYTES: usize = 72;
     pub(super) const RECORD_COUNT: usize = 80;
-    pub(super) const RESERVED: usize = 88;
+    pub(super) const DATA_CHUNK: usize = 88;
+    pub(super) const DATA_OFFSET: usize = 92;
+    pub(super) const RESERVED: usize = 96;
     pub(super) const CRC: usize = 124;
 }
 
@@ -147,6 +149,9 @@ pub struct Header {
     pub total_bytes: u64,
     /// Records of the stream `data` that the tree may point to: 0 to this, exclusive.
     pub record_count: u64,
+    /// Where the stream `data` ended when the tree was made: its header's `tail_chunk` and `tail_offset`. Any change to
+    /// the stream moves its end, and the tree no longer holds. Zeros where nobody said.
+    pub data_end: (u32, u32),
 }
 
 impl Header {
@@ -189,6 +194,8 @@ impl Header {
         put(&mut out, head::SYMLINK_COUNT, self.symlink_count.to_le_bytes());
         put(&mut out, head::TOTAL_BYTES, self.total_bytes.to_le_bytes());
         put(&mut out, head::RECORD_COUNT, self.record_count.to_le_bytes());
+        put(&mut out, head::DATA_CHUNK, self.data_end.0.to_le_bytes());
+        put(&mut out, head::DATA_OFFSET, self.data_end.1.to_le_bytes());
         let crc = header_crc(&out);
         put(&mut out, head::CRC, crc.to_le_bytes());
         out
@@ -219,6 +226,7 @@ impl Header {
             symlink_count: u64_at(bytes, head::SYMLINK_COUNT),
             total_bytes: u64_at(bytes, head::TOTAL_BYTES),
             record_count: u64_at(bytes, head::RECORD_COUNT),
+            data_end: (u32_at(bytes, head::DATA_CHUNK), u32_at(bytes, head::DATA_OFFSET)),
         };
         if header.piece_bytes == 0 || header.piece_bytes > PIECE_MAX {
             return flaw(head::PIECE_BYTES, format!("pieces of {} bytes; they have 1 to 2^31", header.piece_bytes));

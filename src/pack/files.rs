@@ -169,8 +169,9 @@ impl<'w> TreeSink<'w> {
     }
 
     /// Completes the dataset and makes it survive a power cut.
-    pub(super) fn finish(self) -> Result<Report> {
+    pub(super) fn finish(mut self) -> Result<Report> {
         let disk = Disk::default();
+        self.tree.bind(self.data.end());
         self.data.close()?;
         self.path.close()?;
         let summary = self.tree.finish(&disk, &self.dir.join(TREE_FILE))?;

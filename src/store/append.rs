@@ -191,6 +191,11 @@ impl Writer {
         self.header.length == 0
     }
 
+    /// Where the next record goes: the header's `tail_chunk` and `tail_offset`.
+    pub fn end(&self) -> (u32, u32) {
+        (self.header.tail_chunk, self.header.tail_offset)
+    }
+
     /// The directory of the store.
     pub fn path(&self) -> &Path {
         self.files.dir()

@@ -89,6 +89,15 @@ impl Files {
         Ok(file)
     }
 
+    /// Opens the first files already now, as many as stay open anyway: whoever has them reads on when the store is
+    /// replaced and the old one removed. What is missing is told when it is read.
+    pub(crate) fn open_first(&self, chunks: u64, segments: u64) {
+        let few = |n: u64| 0..n.min(MAX_OPEN.get() as u64 / 2) as u32;
+        for part in few(chunks).map(Part::Chunk).chain(few(segments).map(Part::Segment)) {
+            let _ = self.get(part);
+        }
+    }
+
     /// The file of a part that a writer comes to; it is made if it is not there.
     pub(crate) fn get_or_create(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
         match self.get(part) {

@@ -125,6 +125,7 @@ impl OpenOptions {
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
         }
+        files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
         let header = RwLock::new(Known { written, header });
         Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
     }

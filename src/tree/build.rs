@@ -37,6 +37,7 @@ pub struct TreeBuilder {
     /// Alias and file, ascending by the alias's arrival.
     pub(super) aliases: Vec<(u32, u32)>,
     pub(super) records: u64,
+    pub(super) data_end: (u32, u32),
     bytes: u64,
 }
 
@@ -58,6 +59,7 @@ impl TreeBuilder {
             kinds: Vec::new(),
             aliases: Vec::new(),
             records: 0,
+            data_end: (0, 0),
             bytes: 0,
         };
         builder.push(EntryId(0), b"", b"", entry(Kind::Dir, root))?;
@@ -165,6 +167,12 @@ impl TreeBuilder {
                 *bytes = NodeRecord { meta, ..record }.encode(u64::from(file.0), b"", b"");
             }
         })
+    }
+
+    /// Binds the tree to the stream `data` as it is now, by its header's `tail_chunk` and `tail_offset`: a stream that is
+    /// changed later is then noticed.
+    pub fn bind(&mut self, data_end: (u32, u32)) {
+        self.data_end = data_end;
     }
 
     /// Writes the tree to `path`, which must not exist, and syncs it; the header last, so that a file cut off by a

@@ -17,7 +17,7 @@ use std::path::Path;
 const OUT: usize = 256 << 10;
 
 pub(super) fn write(builder: TreeBuilder, storage: &dyn Storage, path: &Path) -> Result<Summary> {
-    let TreeBuilder { piece_bytes, nodes, names, parents, kinds, aliases, records, .. } = builder;
+    let TreeBuilder { piece_bytes, nodes, names, parents, kinds, aliases, records, data_end, .. } = builder;
     let mut entries = Entries { nodes: nodes.into_reader()?, names: names.into_reader()?, buf: Vec::new() };
     let groups = Groups::by_parent(&parents);
     drop(parents);
@@ -34,6 +34,7 @@ pub(super) fn write(builder: TreeBuilder, storage: &dyn Storage, path: &Path) ->
         symlink_count: 0,
         total_bytes: 0,
         record_count: records,
+        data_end,
     };
     let file = storage.create_new(path).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_path_buf() },

@@ -54,6 +54,9 @@ pub struct Summary {
     pub records: u64,
     /// A file longer than this is several records, all of exactly this many bytes but the last.
     pub piece_bytes: u32,
+    /// Where the stream `data` ended when the tree was made, by its header's `tail_chunk` and `tail_offset`; zeros where
+    /// nobody said.
+    pub data_end: (u32, u32),
     /// Length of `tree.zr` in bytes.
     pub index_bytes: u64,
 }
@@ -68,6 +71,7 @@ impl From<&Header> for Summary {
             total_bytes: header.total_bytes,
             records: header.record_count,
             piece_bytes: header.piece_bytes,
+            data_end: header.data_end,
             index_bytes: header.file_len(),
         }
     }
