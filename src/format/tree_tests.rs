@@ -116,8 +116,8 @@ fn signed_but_impossible_headers_are_refused() {
     assert_eq!(header_flaw(40, &max), 40);
     assert_eq!(header_flaw(48, &max), 48);
     assert_eq!(header_flaw(56, &[0]), 48);
-    assert_eq!(header_flaw(88, &[1]), 88);
-    assert_eq!(header_flaw(123, &[1]), 88);
+    assert_eq!(header_flaw(96, &[1]), 96);
+    assert_eq!(header_flaw(123, &[1]), 96);
 }
 
 #[test]
