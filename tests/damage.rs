@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use zrfs::dataset::RaggedWriter;
 use zrfs::format::Codec;
+use zrfs::format::tree::{HEADER_LEN, Header};
 use zrfs::pack::{self, Notice, PackOptions, Progress, Watch};
 use zrfs::{Error, Source, WriterOptions};
 
@@ -82,8 +83,19 @@ fn make(dir: &Path) -> (PathBuf, Good) {
     for record in data {
         writer.append(&[(&[record.len() as u64], record)]).unwrap();
     }
+    let end = writer.end();
     writer.close().unwrap();
+    bind_tree(&packed.join("tree.zr"), end);
     (packed, Good { tree: tree(&source), streams })
+}
+
+/// Tells the tree index that the stream `data`, made again with the same records, ends at `end`.
+fn bind_tree(path: &Path, end: (u32, u32)) {
+    let mut bytes = fs::read(path).unwrap();
+    let header = bytes.first_chunk::<HEADER_LEN>().unwrap();
+    let header = Header { data_end: end, ..Header::decode(header, bytes.len() as u64).unwrap() };
+    bytes[..HEADER_LEN].copy_from_slice(&header.encode());
+    fs::write(path, bytes).unwrap();
 }
 
 /// How a damaged dataset behaved.
