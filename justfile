@@ -22,3 +22,7 @@ deny:
 # The mount beside squashfs and ratarmount (needs root)
 peers *args:
     benches/peers/mount_peers.sh {{args}}
+
+# Packing a tree beside mksquashfs and tar with zstd
+pack-peers *args:
+    benches/peers/pack_peers.sh {{args}}
