@@ -5,9 +5,12 @@
 
 use crate::dataset::Source;
 use crate::error::{Error, Result};
+use crate::format::header::MAGIC;
+use crate::format::{DELETE_FILE, DICT_FILE, META_FILE, SCHEMA_FILE, TREE_FILE};
 use crate::storage::{Disk, Storage};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -51,13 +54,9 @@ impl Staging {
                         return Err(Error::invalid(format!("{} exists and is not empty", target.display())));
                     }
                 }
-                // Only what zrfs made is ever removed: a slip of the hand must not cost somebody's directory.
-                Existing::Store => {
-                    if matches!(Source::open(target), Err(Error::NotAStore { .. })) {
-                        let reason = format!("{} is not a store, so --force does not replace it", target.display());
-                        return Err(Error::invalid(reason));
-                    }
-                }
+                Existing::Store => only_ours(target).map_err(|reason| {
+                    Error::invalid(format!("{} {reason}, so --force does not replace it", target.display()))
+                })?,
             }
         }
         let parent = match target.parent() {
@@ -108,4 +107,56 @@ impl Staging {
         })?;
         disk.sync_dir(&self.parent).map_err(Error::io("sync", &self.parent))
     }
+}
+
+/// Checks that `target` is a store or dataset and holds nothing else. Only what zrfs made is ever removed: a slip of the
+/// hand must not cost somebody's directory, nor the notes that somebody keeps in it.
+///
+/// # Errors
+/// What speaks against it, to be put after the name.
+fn only_ours(target: &Path) -> Result<(), String> {
+    let list = |dir: &Path| -> Result<Vec<(PathBuf, std::fs::FileType)>, String> {
+        let entries = std::fs::read_dir(dir).map_err(|e| format!("cannot be listed ({e})"))?;
+        let typed = entries.map(|e| e.and_then(|e| Ok((e.path(), e.file_type()?))));
+        typed.collect::<Result<_, _>>().map_err(|e| format!("cannot be listed ({e})"))
+    };
+    let store = |dir: &Path| -> Result<(), String> {
+        let mut magic = [0; MAGIC.len()];
+        let header = std::fs::File::open(dir.join(META_FILE)).and_then(|mut f| f.read_exact(&mut magic));
+        if header.is_err() || magic != MAGIC {
+            return Err(format!("is not a store ({} has no header of one)", dir.display()));
+        }
+        match list(dir)?.iter().find(|(path, kind)| !kind.is_file() || !is_part(path)) {
+            Some((path, _)) => Err(format!("holds {}, which is no part of a store", path.display())),
+            None => Ok(()),
+        }
+    };
+    if !target.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        return Err("is not a store".into());
+    }
+    if target.join(META_FILE).exists() {
+        return store(target);
+    }
+    for (path, kind) in list(target)? {
+        if kind.is_dir() {
+            store(&path)?;
+        } else if path.file_name() != Some(TREE_FILE.as_ref()) {
+            return Err(format!("holds {}, which is no part of a dataset", path.display()));
+        }
+    }
+    // A directory that somebody keeps several stores in looks like a dataset, but its stores do not belong together.
+    if !target.join(TREE_FILE).exists()
+        && let Err(e) = Source::open(target)
+    {
+        return Err(format!("is not a store or dataset ({e})"));
+    }
+    Ok(())
+}
+
+/// Whether a file has a name that files of a store have.
+fn is_part(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let numbered = name.strip_suffix(".chunk").or(name.strip_suffix(".loc"));
+    [META_FILE, DICT_FILE, SCHEMA_FILE, DELETE_FILE].contains(&name)
+        || numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -119,7 +119,14 @@ impl Unpack<'_> {
     fn entry(&mut self, node: Node, path: PathBuf) -> Result<Option<(Node, PathBuf)>> {
         match &node.kind {
             NodeKind::Dir { .. } => {
-                make_dir(&path)?;
+                match make_dir(&path) {
+                    // A tree may be deeper than a path can be long: what is in here is left out, the rest restored.
+                    Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidFilename => {
+                        self.failed(&path, "its path is too long for this system; it and all below it were left out");
+                        return Ok(None);
+                    }
+                    made => made?,
+                }
                 self.report.dirs += 1;
                 return Ok(Some((node, path)));
             }

@@ -37,7 +37,18 @@ pub(super) fn run(args: &Args) -> Done {
     let raw = args.raw || !out.is_terminal();
     for what in &args.what {
         match (index(what), &source) {
-            (Some(index), _) => record(&mut out, stream(&source, args.stream.as_deref())?, index, raw)?,
+            (Some(index), _) => {
+                let stream = stream(&source, args.stream.as_deref())?;
+                if let (true, Source::Dataset(dataset)) = (index >= stream.len(), &source)
+                    && let Some(tree) = dataset.tree()
+                    && tree.resolve(what.as_os_str().as_encoded_bytes())?.is_some()
+                {
+                    let (index, len) = (what.display(), stream.len());
+                    let reason = format!("there is no record {index} among {len}; the file of that name is ./{index}");
+                    return Err(Error::invalid(reason).into());
+                }
+                record(&mut out, stream, index, raw)?;
+            }
             (None, Source::Dataset(dataset)) if dataset.tree().is_some() => file(&mut out, dataset, what)?,
             (None, _) => {
                 let (store, what) = (args.store.display(), what.display());

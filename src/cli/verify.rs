@@ -9,8 +9,8 @@ use zrfs::{Error, Result, Source};
 
 /// Read everything and name what is damaged
 ///
-/// Every record is read and decoded, on all cores, and compared with the checksum that its frame carries; the index of
-/// a tree is checked node by node. Damaged records are named, the others stay readable, and the exit status is 1.
+/// Every record is read and decoded, on all cores, and compared with the checksum that its frame carries (raw records
+/// have none, so a changed byte of theirs does not show) and with its shape; the index of a tree is checked node by node. Damaged records are named, the others stay readable, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Args) -> Done {
         watch.progress.set_total_bytes(total);
         stores::each(&source, |name, stream| -> Result<()> {
             let mut written = Ok(());
-            let found = stream.store().verify(watch.progress, &mut |record| {
+            let found = stream.verify(watch.progress, &mut |record| {
                 let line = if args.json {
                     json!({ "stream": name, "index": record.index, "error": record.error.to_string() }).to_string()
                 } else {
@@ -59,8 +59,11 @@ pub(super) fn run(args: &Args) -> Done {
                     0 => String::new(),
                     n => format!(", {} of them without a checksum", print::count(n)),
                 };
-                let what =
-                    if found.bad == 0 { "all good".into() } else { format!("{} damaged", print::count(found.bad)) };
+                let what = if found.bad == 0 {
+                    "no damage found".into()
+                } else {
+                    format!("{} damaged", print::count(found.bad))
+                };
                 let label = stores::label(&args.store, name);
                 let (records, bytes) = (print::counted(found.records, "record"), print::bytes(found.bytes));
                 format!("{label}: {records} ({bytes}) read{note}: {what}")

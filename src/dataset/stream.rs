@@ -5,8 +5,10 @@ use crate::error::{Error, Result};
 use crate::format::npy;
 use crate::format::schema::bytes_of;
 use crate::format::{Kind, SCHEMA_FILE, Schema};
+use crate::pack::Progress;
 use crate::storage::StoreFile;
-use crate::store::{OpenOptions, Store};
+use crate::store::{Bad, OpenOptions, Store, Verified};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -109,6 +111,33 @@ impl Stream {
             (Err(_), Some(kept)) => Ok(kept.clone()),
             (Err(e), None) => Err(Error::io("open", path)(e)),
         }
+    }
+
+    /// Verifies the store (see [`Store::verify`]), and that each record has as many bytes as its shape and type make.
+    ///
+    /// # Errors
+    /// As [`Store::verify`].
+    pub fn verify(&self, progress: &Progress, bad: &mut dyn FnMut(Bad)) -> Result<Verified> {
+        let mut known = HashSet::new();
+        let mut found = self.store.verify(progress, &mut |record| {
+            // Said once is enough, and few are remembered: a store that is damaged everywhere says so at length.
+            if known.len() < 1 << 16 {
+                known.insert(record.index);
+            }
+            bad(record);
+        })?;
+        for index in (0..found.records).filter(|_| self.schema.is_some()) {
+            if index % 4096 == 0 && progress.stopped() {
+                return Err(Error::Interrupted);
+            }
+            if let Err(error) = self.shape(index)
+                && !known.contains(&index)
+            {
+                found.bad += 1;
+                bad(Bad { index, error });
+            }
+        }
+        Ok(found)
     }
 
     fn schema_path(&self) -> PathBuf {

@@ -49,6 +49,8 @@ struct Unpacker<'s, 'w> {
     replaced: Vec<(Vec<u8>, EntryId)>,
     newest: EntryId,
     files: Known,
+    /// Symbolic links, which further names may be given to as well.
+    symlinks: HashMap<[u64; 2], (Meta, Vec<u8>)>,
     batch: Vec<Ready>,
     batch_bytes: u64,
     /// The names in `batch`, which get their entries later than anything else that comes now.
@@ -65,6 +67,7 @@ pub(super) fn pack_tar(input: impl Read, name: &Path, sink: &mut TreeSink<'_>) -
         replaced: Vec::new(),
         newest: root,
         files: Known::new(),
+        symlinks: HashMap::new(),
         batch: Vec::new(),
         batch_bytes: 0,
         waiting: HashSet::new(),
@@ -150,6 +153,7 @@ impl Unpacker<'_, '_> {
                 }
                 self.settle(&path)?;
                 self.replace_dir(&path);
+                self.symlinks.insert(self.files.key(&path), (meta, target.clone()));
                 self.sink.symlink(parent, &name, meta, &target)
             }
             EntryType::Link => {
@@ -160,6 +164,13 @@ impl Unpacker<'_, '_> {
                         self.replace_dir(&path);
                         self.sink.hardlink(parent, &name, id)?;
                         self.files.set(&path, id);
+                    }
+                    None if self.symlinks.contains_key(&self.files.key(&target)) => {
+                        // Two names of one symbolic link are two links that lead to the same place.
+                        if let Some((meta, to)) = self.symlinks.get(&self.files.key(&target)).cloned() {
+                            self.replace_dir(&path);
+                            self.sink.symlink(parent, &name, meta, &to)?;
+                        }
                     }
                     None => self.sink.failed(&shown, "a hard link to a file that the archive does not hold before it"),
                 }
@@ -330,7 +341,9 @@ fn meta_of<R: Read>(entry: &mut tar::Entry<'_, R>) -> Result<Meta, String> {
     let field = |e: std::io::Error| format!("its header is damaged: {e}");
     let mode = header.mode().map_err(field)?;
     let plain = header.mtime().map_err(field)? as i64;
-    let (uid, gid) = (header.uid().map_err(field)? as u32, header.gid().map_err(field)? as u32);
+    // The largest id means "none" to chown, and a cut one would be somebody else's.
+    let owner = |id: u64| u32::try_from(id).ok().filter(|&id| id != u32::MAX).ok_or("its owner is out of range");
+    let (uid, gid) = (owner(header.uid().map_err(field)?)?, owner(header.gid().map_err(field)?)?);
     let mut mtime = Mtime { secs: plain, nanos: 0 };
     if let Some(extensions) = entry.pax_extensions().map_err(field)? {
         for extension in extensions {

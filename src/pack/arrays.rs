@@ -8,7 +8,7 @@ use super::progress::Watch;
 use super::{PackOptions, finish_report};
 use crate::dataset::DenseWriter;
 use crate::error::{Error, Result};
-use crate::format::Codec;
+use crate::format::{Codec, META_FILE, TREE_FILE};
 use crate::staging::Staging;
 use crate::storage::{Disk, Storage};
 use std::path::{Path, PathBuf};
@@ -43,6 +43,13 @@ pub fn pack_streams(
     for (name, path) in streams {
         if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') || name.len() > 255 {
             return Err(Error::invalid(format!("a stream cannot be called {name:?}: it becomes a directory's name")));
+        }
+        if [META_FILE, TREE_FILE].contains(&&name[..]) {
+            return Err(Error::invalid(format!("a stream cannot be called {name}: a file of a dataset has that name")));
+        }
+        if options.replace && super::lies_in(path, target) {
+            let (path, target) = (path.display(), target.display());
+            return Err(Error::invalid(format!("{path} is in {target}, which --force would replace")));
         }
         if sources.iter().any(|(other, ..)| other == name) {
             return Err(Error::invalid(format!("the stream {name} is given twice")));

@@ -75,6 +75,12 @@ pub fn pack(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
 }
 
 fn pack_any(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
+    if options.replace && !is_stdin(source) && lies_in(source, target) {
+        let (source, target) = (source.display(), target.display());
+        return Err(Error::invalid(format!(
+            "{source} is in {target}, which --force would replace; give another target"
+        )));
+    }
     if is_stdin(source) {
         let name = Path::new("standard input");
         let (kind, stream) = detect_stream(input::open_stream(source, watch.progress)?, name)?;
@@ -93,6 +99,11 @@ fn pack_any(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
         }
         Kind::Npy(_) | Kind::Idx(_) => arrays::pack_array(array::open(source)?, source, target, options, watch),
     }
+}
+
+/// Whether `path` is `dir` or below it, whatever links lead there.
+fn lies_in(path: &Path, dir: &Path) -> bool {
+    matches!((path.canonicalize(), dir.canonicalize()), (Ok(path), Ok(dir)) if path.starts_with(&dir))
 }
 
 fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {

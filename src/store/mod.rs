@@ -325,7 +325,13 @@ fn check_files(files: &Files, header: &Header, layout: Layout, salvage: bool) ->
             return Ok(());
         }
         let path = files.path(part);
-        let have = files.get(part)?.size().map_err(Error::io("stat", &path))?;
+        let file = match files.get(part) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::corrupt(path, 0, format!("the file is missing, but {what} reaches to byte {need}")));
+            }
+            file => file?,
+        };
+        let have = file.size().map_err(Error::io("stat", &path))?;
         if have < need {
             return Err(Error::corrupt(path, have, format!("the file ends here, but {what} reaches to byte {need}")));
         }

@@ -1,8 +1,10 @@
 //! Verify: read everything, and name what is not right.
 
 use super::Store;
+use super::files::Part;
 use crate::error::{Error, Result};
 use crate::format::Codec;
+use crate::format::table::ENTRY_LEN;
 use crate::pack::Progress;
 use rayon::prelude::*;
 
@@ -40,7 +42,15 @@ impl Store {
     /// [`Error::Interrupted`]. What is wrong with records is no error of the verification.
     pub fn verify(&self, progress: &Progress, bad: &mut dyn FnMut(Bad)) -> Result<Verified> {
         let mut found = Verified::default();
-        let length = self.len();
+        let length = self.table_reach()?;
+        if length < self.len() {
+            let missing = self.len() - length;
+            found.bad += missing;
+            let reason = format!("the record table ends here: records {length} to {} are missing", self.len() - 1);
+            let segment = u32::try_from(length / self.layout.segment_entries).unwrap_or(u32::MAX);
+            let offset = length % self.layout.segment_entries * ENTRY_LEN as u64;
+            bad(Bad { index: length, error: Error::corrupt(self.files.path(Part::Segment(segment)), offset, reason) });
+        }
         for start in (0..length).step_by(BLOCK as usize) {
             progress.check()?;
             let indices: Vec<u64> = (start..length.min(start.saturating_add(BLOCK))).collect();
@@ -69,6 +79,27 @@ impl Store {
             }
         }
         Ok(found)
+    }
+
+    /// How many records the files of the table have room for, up to the store's length: a damaged header can claim any
+    /// number.
+    fn table_reach(&self) -> Result<u64> {
+        let (length, entries) = (self.len(), self.layout.segment_entries);
+        let mut reach = 0;
+        while reach < length {
+            let Ok(segment) = u32::try_from(reach / entries) else { break };
+            let part = Part::Segment(segment);
+            let size = match self.files.get(part) {
+                Ok(file) => file.size().map_err(Error::io("stat", self.files.path(part)))?,
+                Err(_) => 0,
+            };
+            let here = (size / ENTRY_LEN as u64).min(entries);
+            reach += here;
+            if here < entries {
+                break;
+            }
+        }
+        Ok(reach.min(length))
     }
 
     /// Whether the record's frame has a checksum of its contents: bit 2 of the descriptor behind the magic number.

@@ -253,3 +253,31 @@ fn a_pipe_that_breaks_leaves_nothing() {
     let said = fails(&mut zrfs!["pack", "-", dir.path().join("packed")], 1);
     assert!(said.contains("empty"), "{said}");
 }
+
+#[test]
+fn owners_beyond_32_bits_are_refused_and_linked_links_kept() {
+    let dir = scratch();
+    let (archive, packed, copy) = (dir.path().join("a.tar"), dir.path().join("packed"), dir.path().join("copy"));
+    let mut tar = Builder::new(Vec::new());
+    for (name, uid) in [("root", 1u64 << 32), ("none", u64::from(u32::MAX)), ("fine", 1000)] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_mode(0o4755);
+        header.set_uid(uid);
+        header.set_size(1);
+        tar.append_data(&mut header, name, &b"x"[..]).unwrap();
+    }
+    for (name, kind, to) in [("link", EntryType::Symlink, "fine"), ("again", EntryType::Link, "link")] {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(kind);
+        header.set_mode(0o777);
+        header.set_size(0);
+        tar.append_link(&mut header, name, to).unwrap();
+    }
+    fs::write(&archive, tar.into_inner().unwrap()).unwrap();
+    let said = fails(&mut zrfs!["pack", &archive, &packed], 1);
+    assert!(said.contains("root: its owner is out of range") && said.contains("none: its owner"), "{said}");
+    ok(&mut zrfs!["unpack", &packed, &copy]);
+    assert_eq!(names(&copy), ["again", "fine", "link"]);
+    assert_eq!(fs::read_link(copy.join("again")).unwrap(), Path::new("fine"));
+}

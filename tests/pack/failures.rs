@@ -98,7 +98,8 @@ fn a_target_that_exists_stays_as_it_is() {
     let before = tree(dir.path());
     for target in [&other, &file, &link, &empty, &source] {
         let said = fails(&mut zrfs!["pack", "--force", &source, target], 1);
-        assert!(said.contains("is not a store"), "{said}");
+        let why = if *target == source { "which --force would replace" } else { "is not a store" };
+        assert!(said.contains(why), "{said}");
         let said = fails(&mut zrfs!["pack", &source, target], 1);
         assert!(said.contains("exists already"), "{said}");
     }
@@ -117,6 +118,76 @@ fn a_target_that_exists_stays_as_it_is() {
     let said = fails(&mut zrfs!["pack", &source, dir.path().join("not/there/packed")], 1);
     assert!(said.contains("not/there"), "{said}");
     assert_eq!(names(dir.path()), ["empty", "file", "link", "other", "packed", "source"]);
+}
+
+#[test]
+fn force_never_takes_what_is_not_of_a_store() {
+    let dir = scratch();
+    let (source, work, packed) = (dir.path().join("source"), dir.path().join("work"), dir.path().join("packed"));
+    fs::create_dir_all(&source).unwrap();
+    fs::create_dir_all(&work).unwrap();
+    fs::write(source.join("f"), "1").unwrap();
+    ok(&mut zrfs!["pack", &source, &packed]);
+    // Stores in a directory of one's own, alone and beside other things; notes in a store; a header that is none.
+    ok(&mut zrfs!["pack", &source, work.join("a.zr")]);
+    let in_dataset = fails(&mut zrfs!["pack", "--force", &source, &work], 1);
+    assert!(in_dataset.contains("a.zr"), "{in_dataset}");
+    let before = tree(dir.path());
+    fs::write(work.join("notes.txt"), "precious").unwrap();
+    fs::create_dir(packed.join("private")).unwrap();
+    fs::write(packed.join("private/thesis"), "precious").unwrap();
+    let fake = dir.path().join("fake");
+    fs::create_dir(&fake).unwrap();
+    fs::write(fake.join("meta.zr"), "not a header").unwrap();
+    fs::write(fake.join("precious"), "1").unwrap();
+    for (target, why) in [(&work, "notes.txt"), (&packed, "private"), (&fake, "no header")] {
+        let said = fails(&mut zrfs!["pack", "--force", &source, target], 1);
+        assert!(said.contains(why) || said.contains("a.zr"), "{said}");
+    }
+    assert_eq!(fs::read_to_string(packed.join("private/thesis")).unwrap(), "precious");
+    for added in [work.join("notes.txt"), packed.join("private/thesis")] {
+        fs::remove_file(added).unwrap();
+    }
+    fs::remove_dir(packed.join("private")).unwrap();
+    fs::remove_dir_all(&fake).unwrap();
+    assert_eq!(before.len(), tree(dir.path()).len());
+    // A store cannot be packed over itself.
+    let said = fails(&mut zrfs!["pack", "--force", packed.join("data"), &packed], 1);
+    assert!(said.contains("which --force would replace"), "{said}");
+    // A damaged store may be replaced.
+    fs::write(packed.join("data/0.loc"), "").unwrap();
+    ok(&mut zrfs!["pack", "--force", &source, &packed]);
+}
+
+#[test]
+fn verify_says_damage_once_and_sees_shapes() {
+    let dir = scratch();
+    let (source, packed) = (dir.path().join("a.npy"), dir.path().join("packed"));
+    let mut array = zrfs::format::npy::header_bytes(&zrfs::format::dtype::DType::parse("<f4").unwrap(), &[100, 7]);
+    array.extend(noise(1, 2800));
+    fs::write(&source, array).unwrap();
+    ok(&mut zrfs!["pack", &source, &packed]);
+    ok(&mut zrfs!["verify", &packed]);
+    let (meta, schema) = (packed.join("meta.zr"), packed.join("schema.msgpack"));
+    let (good_meta, good_schema) = (fs::read(&meta).unwrap(), fs::read(&schema).unwrap());
+    // A length that no table could hold.
+    let mut bad = good_meta.clone();
+    bad[19] = 0x16;
+    fs::write(&meta, &bad).unwrap();
+    let out = run(&mut zrfs!["verify", &packed]);
+    assert_eq!(out.status.code(), Some(1));
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(said.lines().count() <= 2 && said.contains("records 100 to"), "{said}");
+    let said = fails(&mut zrfs!["info", &packed], 1);
+    assert!(said.contains("the file is missing"), "{said}");
+    fs::write(&meta, &good_meta).unwrap();
+    // Another shape than the records have.
+    let mut bad = good_schema.clone();
+    *bad.last_mut().unwrap() = 6;
+    fs::write(&schema, &bad).unwrap();
+    let out = run(&mut zrfs!["verify", &packed]);
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8(out.stdout).unwrap().contains("100 damaged"));
 }
 
 #[test]

@@ -17,8 +17,8 @@ Examples:
   zrfs-mount data.zr /mnt/data -o allow_other,uid=1000
   zrfs-mount --unmount /mnt/data            as does umount, or fusermount3 -u
 
-In /etc/fstab (with a link /sbin/mount.zrfs to this program):
-  /data/images.zr  /mnt/images  zrfs  ro,allow_other,nofail  0 0";
+In /etc/fstab (with this program on the PATH of mount, as in /usr/local/bin):
+  /data/images.zr  /mnt/images  fuse.zrfs-mount  ro,allow_other,nofail  0 0";
 
 /// Mounts a zrfs store or dataset as ordinary read-only files.
 #[derive(Debug, Parser)]

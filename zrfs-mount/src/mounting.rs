@@ -43,14 +43,10 @@ pub fn mount(source: &Path, mountpoint: &Path, options: &MountOptions) -> Result
         Err(e) if e.kind() == ErrorKind::PermissionDenied && !root => None,
         Err(e) => return Err(format!("cannot open {DEVICE}: {e}: load it with modprobe fuse; {CONTAINER}")),
     };
-    if let Some(device) = &device {
-        match mount_here(device, source, mountpoint, options) {
-            Ok(()) => {
-                return device
-                    .try_clone()
-                    .map(|d| Mounted { device: d.into(), may_clone: true })
-                    .map_err(|e| e.to_string());
-            }
+    let may_clone = device.is_some();
+    if let Some(device) = device {
+        match mount_here(&device, source, mountpoint, options) {
+            Ok(()) => return Ok(Mounted { device: device.into(), may_clone }),
             Err(Errno::PERM) if !root => {}
             Err(Errno::PERM) => {
                 return Err(format!("the kernel does not let this root mount file systems; {CONTAINER}"));
@@ -60,7 +56,7 @@ pub fn mount(source: &Path, mountpoint: &Path, options: &MountOptions) -> Result
         }
     }
     let mounted = mount_by_helper(source, mountpoint, options)?;
-    Ok(Mounted { device: mounted, may_clone: device.is_some() })
+    Ok(Mounted { device: mounted, may_clone })
 }
 
 fn subtype(options: &MountOptions) -> &str {

@@ -100,7 +100,8 @@ impl MountOptions {
             ("nonempty", None) => self.nonempty = true,
             ("noexec", None) => self.noexec = true,
             ("noatime", None) => self.noatime = true,
-            ("suid" | "dev", None) => self.notes.push(format!("-o {name} has no effect: zrfs mounts are no{name}")),
+            // mount(8) passes them unasked; a zrfs mount is nosuid and nodev all the same.
+            ("suid" | "dev", None) => {}
             ("comment", Some(_)) => {}
             (name, _) if name.starts_with("x-") || name.starts_with("X-") => {}
             (name, None) if IGNORED.contains(&name) => {}
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(MountOptions::parse(&[r"fsname=a\,b\\c\d,ro"]).unwrap().fsname.as_deref(), Some(r"a,b\c\d"));
         assert_eq!(MountOptions::parse::<&str>(&[]).unwrap(), MountOptions::default());
         assert_eq!(MountOptions::parse(&["rw,ro", ""]).unwrap(), MountOptions::default(), "the last one wins");
-        assert_eq!(MountOptions::parse(&["suid"]).unwrap().notes.len(), 1);
+        assert_eq!(MountOptions::parse(&["suid,dev"]).unwrap(), MountOptions::default());
         assert!(MountOptions::parse(&["ro,rw"]).unwrap().notes[0].contains("read-only"));
     }
 

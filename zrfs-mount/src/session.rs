@@ -156,6 +156,12 @@ fn check_mountpoint(
             store.display()
         ));
     }
+    if !nonempty
+        && let Some(there) = mounting::mounts().into_iter().rev().find(|m| m.mountpoint == mountpoint)
+        && there.kind == "fuse.zrfs"
+    {
+        return Err(format!("a zrfs mount is at {shown} already; unmount it first: zrfs-mount --unmount {shown}"));
+    }
     if !nonempty {
         let mut entries = std::fs::read_dir(&mountpoint).map_err(|e| format!("{shown}: {e}"))?;
         if entries.next().is_some() {

@@ -374,3 +374,27 @@ fn a_store_replaced_by_rename_goes_on_as_it_was() {
         format!("for i in $(seq 0 49); do cat {}/records/$i; done | cmp - {}/want", mount.path(), dir.path().display());
     succeeds(&shell(&script));
 }
+
+#[test]
+fn a_mount_that_fails_leaves_none() {
+    let dir = tempfile::tempdir().unwrap();
+    store(&dir.path().join("s"), "zstd", &[b"x".to_vec()]).close().unwrap();
+    let (s, m) = (dir.path().join("s"), dir.path().join("m"));
+    std::fs::create_dir(&m).unwrap();
+    let _guard = common::Unmount(m.clone());
+    // Too few files may be open, at every step of the way.
+    for limit in 8..24 {
+        let script = format!("ulimit -n {limit}; exec {} {} {}", mounter(), s.display(), m.display());
+        let done = shell(&script);
+        if done.code == Some(0) {
+            drop(common::Unmount(m.clone()));
+        } else {
+            assert!(!common::is_mounted(&m), "with {limit} files a dead mount is left: {}", done.err);
+        }
+    }
+    // Mounted already is said so, and does not stack.
+    let mount = Mount::at(&s, &m, &[]);
+    let done = run(mounter(), &[s.to_str().unwrap(), m.to_str().unwrap()]);
+    assert!(done.code != Some(0) && done.err.contains("already"), "{}", done.err);
+    drop(mount);
+}
