@@ -264,6 +264,8 @@ fn owners_beyond_32_bits_are_refused_and_linked_links_kept() {
         header.set_entry_type(EntryType::Regular);
         header.set_mode(0o4755);
         header.set_uid(uid);
+        header.set_gid(0);
+        header.set_mtime(0);
         header.set_size(1);
         tar.append_data(&mut header, name, &b"x"[..]).unwrap();
     }
@@ -271,6 +273,9 @@ fn owners_beyond_32_bits_are_refused_and_linked_links_kept() {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_mode(0o777);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         header.set_size(0);
         tar.append_link(&mut header, name, to).unwrap();
     }
