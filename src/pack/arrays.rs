@@ -47,10 +47,7 @@ pub fn pack_streams(
         if [META_FILE, TREE_FILE].contains(&&name[..]) {
             return Err(Error::invalid(format!("a stream cannot be called {name}: a file of a dataset has that name")));
         }
-        if options.replace && super::lies_in(path, target) {
-            let (path, target) = (path.display(), target.display());
-            return Err(Error::invalid(format!("{path} is in {target}, which --force would replace")));
-        }
+        options.spare(path, target)?;
         if sources.iter().any(|(other, ..)| other == name) {
             return Err(Error::invalid(format!("the stream {name} is given twice")));
         }

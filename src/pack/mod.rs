@@ -54,6 +54,19 @@ impl PackOptions {
         if self.replace { Existing::Store } else { Existing::Refuse }
     }
 
+    /// Refuses a source that is the store to be replaced, or in it, whatever links lead there: it would be gone after.
+    fn spare(&self, source: &Path, target: &Path) -> Result<()> {
+        let inside = self.replace
+            && !is_stdin(source)
+            && matches!((source.canonicalize(), target.canonicalize()), (Ok(s), Ok(t)) if s.starts_with(&t));
+        if inside {
+            let (source, target) = (source.display(), target.display());
+            let reason = format!("{source} is in {target}, which --force would replace; give another target");
+            return Err(Error::invalid(reason));
+        }
+        Ok(())
+    }
+
     fn writer(&self) -> WriterOptions {
         WriterOptions::new(self.codec).level(self.level)
     }
@@ -75,12 +88,7 @@ pub fn pack(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
 }
 
 fn pack_any(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
-    if options.replace && !is_stdin(source) && lies_in(source, target) {
-        let (source, target) = (source.display(), target.display());
-        return Err(Error::invalid(format!(
-            "{source} is in {target}, which --force would replace; give another target"
-        )));
-    }
+    options.spare(source, target)?;
     if is_stdin(source) {
         let name = Path::new("standard input");
         let (kind, stream) = detect_stream(input::open_stream(source, watch.progress)?, name)?;
@@ -99,11 +107,6 @@ fn pack_any(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
         }
         Kind::Npy(_) | Kind::Idx(_) => arrays::pack_array(array::open(source)?, source, target, options, watch),
     }
-}
-
-/// Whether `path` is `dir` or below it, whatever links lead there.
-fn lies_in(path: &Path, dir: &Path) -> bool {
-    matches!((path.canonicalize(), dir.canonicalize()), (Ok(path), Ok(dir)) if path.starts_with(&dir))
 }
 
 fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_>) -> Result<Report> {
