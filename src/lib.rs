@@ -5,12 +5,14 @@
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
 #![forbid(unsafe_code)]
 
+pub mod buffer;
 pub mod cache;
 pub mod codec;
 pub mod dataset;
 pub mod error;
 pub mod format;
 pub mod info;
+pub mod loader;
 pub mod pack;
 pub mod sampler;
 mod staging;
@@ -21,6 +23,7 @@ pub mod unpack;
 
 pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};
+pub use loader::Loader;
 pub use store::{OpenOptions, Store, Writer, WriterOptions};
 
 /// The README's examples run as tests.

@@ -28,6 +28,15 @@ thread_local! {
 /// A thread keeps at most this much room for stored bytes between records.
 const KEEP: usize = 8 << 20;
 
+/// Who reads the records of a gather.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// The calling thread alone: others gather other batches at the same time.
+    One,
+    /// All cores, where there is enough to do.
+    All,
+}
+
 /// One record to read and the place in the destination that it goes to.
 struct Task<'a> {
     index: u64,
@@ -58,7 +67,7 @@ impl Store {
         }
         let entries = self.entries(indices)?;
         let mut tasks = places(indices, &entries, dst, offsets)?;
-        self.run(&mut tasks)
+        self.run(&mut tasks, Threads::All)
     }
 
     /// Reads the records `indices` one after the other into a buffer of their own; returns it and the offset of each.
@@ -66,21 +75,38 @@ impl Store {
     /// # Errors
     /// As [`gather`](Store::gather).
     pub fn gather_packed(&self, indices: &[u64]) -> Result<(Vec<u8>, Vec<u64>)> {
-        let entries = self.entries(indices)?;
-        let mut total = 0;
-        let offsets: Vec<u64> = entries
-            .iter()
-            .map(|e| {
-                let at = total;
-                total += u64::from(e.logic_length);
-                at
-            })
-            .collect();
-        let mut dst = vec![0; total as usize];
-        let mut tasks = places(indices, &entries, &mut dst, &offsets)?;
-        self.run(&mut tasks)?;
-        drop(tasks);
+        let mut dst = Vec::new();
+        let mut offsets = self.gather_into(indices, Threads::All, |offsets| {
+            dst = vec![0; offsets.last().map_or(0, |&total| total as usize)];
+            Ok(&mut dst)
+        })?;
+        offsets.pop();
         Ok((dst, offsets))
+    }
+
+    /// Reads the records `indices` one after the other into the buffer that `room` gives for their offsets, the last of
+    /// which is the total of bytes. Returns these offsets, one more than there are indices.
+    ///
+    /// # Errors
+    /// Those of `room`, before anything is read; otherwise as [`gather`](Store::gather).
+    pub(crate) fn gather_into<'a>(
+        &self,
+        indices: &[u64],
+        threads: Threads,
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        let entries = self.entries(indices)?;
+        let mut offsets = Vec::with_capacity(entries.len() + 1);
+        let mut total = 0;
+        offsets.push(total);
+        for entry in &entries {
+            total += u64::from(entry.logic_length);
+            offsets.push(total);
+        }
+        let dst = room(&offsets)?;
+        let mut tasks = places(indices, &entries, dst, &offsets[..entries.len()])?;
+        self.run(&mut tasks, threads)?;
+        Ok(offsets)
     }
 
     /// Reads one record.
@@ -90,7 +116,7 @@ impl Store {
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
         let entry = self.entry(index)?;
         let mut dst = vec![0; entry.logic_length as usize];
-        self.run(&mut [Task { index, entry, dst: &mut dst }])?;
+        self.run(&mut [Task { index, entry, dst: &mut dst }], Threads::All)?;
         Ok(dst)
     }
 
@@ -110,7 +136,7 @@ impl Store {
             return Ok(0);
         }
         if n as u64 == length {
-            self.run(&mut [Task { index, entry, dst }])?;
+            self.run(&mut [Task { index, entry, dst }], Threads::All)?;
         } else if self.codec() == Codec::Raw {
             let part = Part::Chunk(entry.chunk_id);
             let at = u64::from(entry.offset) + offset;
@@ -125,7 +151,7 @@ impl Store {
     }
 
     /// Reads the first stored bytes of a record, compressed as they are, up to the length of `dst`.
-    pub(super) fn read_stored(&self, index: u64, dst: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read_stored(&self, index: u64, dst: &mut [u8]) -> Result<usize> {
         let entry = self.entry(index)?;
         let part = Part::Chunk(entry.chunk_id);
         let n = dst.len().min(entry.phys_length as usize);
@@ -134,12 +160,12 @@ impl Store {
         Ok(n)
     }
 
-    /// Runs the tasks, shared out to all cores when there is enough to do.
-    fn run(&self, tasks: &mut [Task<'_>]) -> Result<()> {
+    /// Runs the tasks, shared out to all cores when there is enough to do and `threads` allows it.
+    fn run(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
         let codec = self.codec();
         let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
         let (files, decoder) = (&self.files, &self.decoder);
-        if tasks.len() < 2 || bytes < worth_sharing(codec) {
+        if tasks.len() < 2 || threads == Threads::One || bytes < worth_sharing(codec) {
             return run_here(files, decoder, codec, tasks);
         }
         // A few shares a thread: small enough to even out records of different lengths.

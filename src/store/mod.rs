@@ -17,6 +17,7 @@ mod tests;
 mod verify;
 
 pub use append::{Mark, Writer, WriterOptions};
+pub(crate) use gather::Threads;
 pub use verify::{Bad, Verified};
 
 use crate::codec::{Decoder, MAX_DICT};

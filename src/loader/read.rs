@@ -1,0 +1,105 @@
+//! The streams that a loader reads, and the reading of a batch.
+
+use super::batch::{Batch, Part, Shape};
+use super::error::Failure;
+use crate::buffer::{Buffer, BufferPool};
+use crate::dataset::{Source, Stream};
+use crate::error::{Error, Result};
+use crate::format::Kind;
+use crate::format::dtype::DType;
+use crate::store::Threads;
+use std::sync::Arc;
+
+/// A stream of a source that others may use as well.
+#[derive(Debug, Clone)]
+pub(super) struct Handle {
+    pub(super) source: Arc<Source>,
+    /// Its place in a dataset.
+    pub(super) number: usize,
+}
+
+impl Handle {
+    pub(super) fn stream(&self) -> &Stream {
+        match &*self.source {
+            Source::Store(stream) => stream,
+            Source::Dataset(dataset) => &dataset.streams()[self.number].1,
+        }
+    }
+}
+
+/// One stream to read, and where its memory comes from.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) name: Arc<str>,
+    handle: Handle,
+    dtype: Option<Arc<DType>>,
+    pool: BufferPool,
+    padding: BufferPool,
+}
+
+impl Input {
+    /// `keep` batches stay in memory at most, but for those that are in use.
+    pub(super) fn new(name: Arc<str>, handle: Handle, keep: usize) -> Self {
+        let dtype = handle.stream().schema().map(|schema| Arc::new(schema.dtype.clone()));
+        Input { name, handle, dtype, pool: BufferPool::new(keep), padding: BufferPool::new(keep) }
+    }
+
+    pub(super) fn stream(&self) -> &Stream {
+        self.handle.stream()
+    }
+
+    /// How many buffers its batches have.
+    pub(super) fn buffers(&self) -> usize {
+        self.pool.live()
+    }
+
+    fn read(&self, indices: &[u64], threads: Threads) -> Result<Part> {
+        let stream = self.stream();
+        let dense = stream.schema().and_then(|schema| schema.record_bytes());
+        let mut buffer: Option<Buffer> = None;
+        let slot = &mut buffer;
+        let offsets = stream.store().gather_into(indices, threads, move |offsets| {
+            if let Some(length) = dense {
+                all_have(stream, indices, offsets, length)?;
+            }
+            let total = offsets.last().copied().unwrap_or_default();
+            Ok(&mut **slot.insert(self.pool.get(usize::try_from(total).unwrap_or(usize::MAX))?))
+        })?;
+        let bytes = match buffer {
+            Some(buffer) => buffer,
+            None => self.pool.get(0)?,
+        };
+        let shape = match stream.schema().map(|schema| &schema.kind) {
+            None => Shape::Bytes,
+            Some(Kind::Dense { item_shape }) => {
+                Shape::Dense(std::iter::once(indices.len() as u64).chain(item_shape.iter().copied()).collect())
+            }
+            Some(Kind::Ragged) => {
+                let shape = |&index: &u64| Ok(stream.shape(index)?.unwrap_or_default());
+                Shape::Ragged(indices.iter().map(shape).collect::<Result<_>>()?)
+            }
+        };
+        let (name, dtype, padding) = (self.name.clone(), self.dtype.clone(), self.padding.clone());
+        Ok(Part { name, dtype, shape, offsets, bytes, padding })
+    }
+}
+
+/// Checks that every record of a dense stream has as many bytes as its type makes, so that they are one array.
+fn all_have(stream: &Stream, indices: &[u64], offsets: &[u64], length: u64) -> Result<()> {
+    let wrong = offsets.windows(2).zip(indices).find(|(at, _)| at[1] - at[0] != length);
+    let Some((at, &index)) = wrong else { return Ok(()) };
+    let got = at[1] - at[0];
+    // The stream says what is wrong with it.
+    stream.shape(index)?;
+    Err(Error::invalid(format!("it has {got} bytes, where the others have {length}")).at_record(index))
+}
+
+/// Reads the records `indices` of every stream.
+pub(super) fn read(inputs: &[Input], step: u64, indices: Vec<u64>, threads: Threads) -> Result<Batch, Failure> {
+    let mut parts = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        let failed = |error| Failure::Read { stream: input.name.to_string(), error };
+        parts.push(input.read(&indices, threads).map_err(failed)?);
+    }
+    Ok(Batch { step, indices, parts })
+}
