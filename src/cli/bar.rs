@@ -19,13 +19,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// a second one ends the process. `unit` names what is counted.
 pub(super) fn run<T: Send>(unit: &str, job: impl FnOnce(Watch<'_>) -> Result<T> + Send) -> Result<T> {
     let progress = Progress::default();
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let flag = progress.stop_flag();
-        // In this order the first signal sets the flag, and the second finds it set.
-        signal_hook::flag::register_conditional_shutdown(signal, KILLED, flag.clone())
-            .and_then(|_| signal_hook::flag::register(signal, flag))
-            .map_err(|e| Error::invalid(format!("cannot handle signals: {e}")))?;
-    }
+    stop_on_signals(&progress.stop_flag())?;
     // A file at the process's size limit is to be an error of the write, not the end of the process.
     signal_hook::flag::register(SIGXFSZ, Arc::default())
         .map_err(|e| Error::invalid(format!("cannot handle signals: {e}")))?;
@@ -65,6 +59,17 @@ pub(super) fn run<T: Send>(unit: &str, job: impl FnOnce(Watch<'_>) -> Result<T> 
     result
 }
 
+/// SIGINT, SIGTERM and SIGHUP set `flag`; a second one ends the process.
+pub(super) fn stop_on_signals(flag: &Arc<AtomicBool>) -> Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order the first signal sets the flag, and the second finds it set.
+        signal_hook::flag::register_conditional_shutdown(signal, KILLED, flag.clone())
+            .and_then(|_| signal_hook::flag::register(signal, flag.clone()))
+            .map_err(|e| Error::invalid(format!("cannot handle signals: {e}")))?;
+    }
+    Ok(())
+}
+
 /// Ends a job that named `failed` things on the way.
 pub(super) fn end(failed: u64) -> Done {
     if failed == 0 {
@@ -74,7 +79,7 @@ pub(super) fn end(failed: u64) -> Done {
     Err(Failure::Partial)
 }
 
-fn style(template: &str) -> ProgressStyle {
+pub(super) fn style(template: &str) -> ProgressStyle {
     // The templates are constants of this file; one that does not parse falls back to the plain bar.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -3,6 +3,7 @@
 mod bar;
 mod cat;
 mod info;
+mod loader;
 mod ls;
 mod pack;
 mod print;
@@ -53,6 +54,7 @@ enum Command {
     Verify(verify::Args),
     Stats(stats::Args),
     Sample(sample::Args),
+    Loader(loader::Args),
 }
 
 /// Why a command ends without success.
@@ -98,6 +100,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Sample(args) => sample::run(&args),
+        Command::Loader(args) => loader::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
