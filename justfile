@@ -31,3 +31,8 @@ pack-peers *args:
 sampler-peers *args:
     cargo build --release --example sample_time
     python3 benches/peers/sampler_peers.py {{args}}
+
+# The loader beside its own gather and loaderx's (needs Python with loaderx)
+loader-peers *args:
+    cargo build --release --bin zrfs --example loader_time
+    python3 benches/peers/loader_peers.py {{args}}

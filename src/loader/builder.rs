@@ -183,7 +183,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         let [(_, first), ..] = &handles[..] else {
             return Err(Error::invalid("a loader needs a store or a dataset to load from"));
         };
-        let length = first.stream().len();
+        let length = first.source.len();
         let spec = Spec { tail: self.tail.unwrap_or(self.spec.mode.default_tail()), ..self.spec };
         let mut sampler = Sampler::new(spec, length)
             .map_err(|e| Error::invalid(format!("{}: {e}", first.stream().store().path().display())))?;
@@ -251,9 +251,9 @@ impl<T: Send + 'static> LoaderBuilder<T> {
             return Err(Error::invalid(format!("there is no stream called {missing}; there are: {}", names())));
         }
         if let [(_, first), rest @ ..] = &handles[..]
-            && let Some((_, other)) = rest.iter().find(|(_, h)| h.stream().len() != first.stream().len())
+            && let Some((_, other)) = rest.iter().find(|(_, h)| h.source.len() != first.source.len())
         {
-            let [(a, one), (b, two)] = [first, other].map(|h| (h.stream().len(), h.stream().store().path().display()));
+            let [(a, one), (b, two)] = [first, other].map(|h| (h.source.len(), h.stream().store().path().display()));
             return Err(Error::invalid(format!(
                 "{one} has {a} records, but {two} has {b}: streams that are loaded together belong together"
             )));

@@ -149,6 +149,50 @@ fn a_loader_may_end_itself_from_a_transform() {
 }
 
 #[test]
+fn whatever_is_done_at_once_it_ends() {
+    within(HANGS, || {
+        let stores = Stores::new();
+        for round in 0..120 {
+            let (workers, prefetch) = (round as usize % 4, round as usize / 4 % 3);
+            let builder = stores.builder().workers(workers).prefetch(prefetch).transform(move |batch| {
+                match batch.step() * 7 + round {
+                    n if n % 11 == 0 => Err("no".into()),
+                    // Says nothing on standard error.
+                    n if n % 13 == 0 => std::panic::resume_unwind(Box::new("as this test means to")),
+                    _ => Ok(()),
+                }
+            });
+            let builder = if round % 2 == 0 { builder.in_completion_order() } else { builder };
+            let (loader, taken) = (builder.build().unwrap(), AtomicUsize::new(0));
+            let stopper = loader.stopper();
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while let Some(batch) = loader.next() {
+                            taken.fetch_add(1, Ordering::Relaxed);
+                            batch.iter().for_each(check);
+                        }
+                    });
+                }
+                scope.spawn(|| {
+                    for step in 0..20 {
+                        let state = loader.state().unwrap();
+                        loader.seek(step * 3).unwrap();
+                        let before = taken.load(Ordering::Relaxed);
+                        while taken.load(Ordering::Relaxed) < before + 2 {
+                            std::thread::yield_now();
+                        }
+                        loader.restore(&state).unwrap();
+                    }
+                    stopper.stop();
+                });
+            });
+            drop_in_time(loader, "stopped");
+        }
+    });
+}
+
+#[test]
 fn batches_in_memory_are_bounded() {
     let stores = Stores::new();
     for (workers, prefetch, held) in [(1, 0, 1), (2, 3, 1), (4, 4, 1), (2, 2, 9)] {
