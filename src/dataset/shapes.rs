@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Shapes between two checkpoints: 8 bytes of memory for so many records.
-const STRIDE: u64 = 256;
+const STRIDE: u64 = 32;
 
 /// An index over the shapes in one `schema.msgpack`.
 #[derive(Debug)]

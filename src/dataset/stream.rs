@@ -76,7 +76,7 @@ impl Stream {
 
     /// The shape of record `index`, outermost dimension first; `None` for a store of plain bytes.
     ///
-    /// The first call on a ragged store reads all shapes once (about 10 ns a record) and keeps 8 bytes for 256 of them.
+    /// The first call on a ragged store reads all shapes once (about 10 ns a record) and keeps 8 bytes for 32 of them.
     ///
     /// # Errors
     /// [`Error::OutOfRange`]; [`Error::Record`] if shape and bytes of the record do not agree.

@@ -87,6 +87,7 @@ fn an_interrupt_ends_it_with_the_summary() {
         let mut line = String::new();
         errors.read_line(&mut line).unwrap();
         assert!(line.contains("consumer waits") && line.contains("memory"), "{line}");
+        assert!(args.contains(&"--workers") || line.contains(" of "), "{line}");
         let begin = Instant::now();
         ok(tool("kill").arg("-INT").arg(child.id().to_string()));
         let out = child.wait_with_output().unwrap();

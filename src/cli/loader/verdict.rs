@@ -86,7 +86,7 @@ pub(super) fn verdict(stats: &Stats, shares: &Shares, decodes: bool, disk: Optio
         let advice = if stats.workers < cores {
             format!("there are {cores} cores, so more workers may help")
         } else {
-            format!("all {cores} cores are at it")
+            "every core is at it".into()
         };
         let workers = print::counted(stats.workers as u64, "worker");
         (
@@ -144,7 +144,7 @@ mod tests {
         assert!(what == Bottleneck::Disk && text.contains("500.00 MiB came from it, 50.00 MiB/s"), "{text}");
         let (what, text) = judge(stats(9000, 0, 4), Some(5 << 20));
         assert!(
-            what == Bottleneck::Workers && text.contains("4 workers read and decode") && text.contains("all 4 cores"),
+            what == Bottleneck::Workers && text.contains("4 workers read and decode") && text.contains("every core"),
             "{text}"
         );
         assert!(judge(stats(9000, 0, 1), None).1.contains("more workers may help"));

@@ -70,7 +70,9 @@ impl View {
 
     fn text(&self, now: &Stats, shares: &Shares) -> String {
         let workers = match shares.workers_waited {
-            Some(share) => format!("  workers wait {}  ready {} of {}", percent(share), now.ready, self.prefetch),
+            Some(share) => {
+                format!("  workers wait {}  ready {} of {}", percent(share), now.ready, self.prefetch + now.workers)
+            }
             None => String::new(),
         };
         format!(
