@@ -4,7 +4,7 @@ use crate::format::Codec;
 use std::cell::RefCell;
 use std::io::Cursor;
 use std::sync::{Mutex, PoisonError};
-use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, compress_bound, get_error_name};
+use zstd::zstd_safe::{CCtx, CParameter, DCtx, DDict, DParameter, InBuffer, OutBuffer, compress_bound, get_error_name};
 
 /// Largest dictionary that is loaded, in bytes; the largest that is ever trained has 1 MiB.
 pub const MAX_DICT: u64 = 64 << 20;
@@ -69,6 +69,29 @@ impl Decoder {
             Ok(n) if n == wanted => Ok(()),
             Ok(n) => Err(format!("it decodes to {n} bytes, {wanted} were stored")),
             Err(code) => Err(format!("zstd: {}", get_error_name(code))),
+        }
+    }
+
+    /// Decodes the start of a frame into `dst`, from `src`, which may be cut anywhere; returns the bytes decoded, fewer
+    /// than `dst` takes where `src` does not reach so far. The checksum at a frame's end is not looked at.
+    ///
+    /// # Errors
+    /// Why `src` is not the start of a frame, or that it can only be decoded whole (a window above 8 MiB).
+    pub fn decode_head(&self, src: &[u8], dst: &mut [u8]) -> Result<usize, String> {
+        let message = |code| format!("zstd: {}", get_error_name(code));
+        let mut ctx = DCtx::try_create().ok_or("zstd: out of memory")?;
+        ctx.set_parameter(DParameter::WindowLogMax(23)).map_err(message)?;
+        if let Some(dict) = &self.dict {
+            ctx.ref_ddict(dict).map_err(message)?;
+        }
+        let wanted = dst.len();
+        let (mut input, mut output) = (InBuffer::around(src), OutBuffer::around(dst));
+        loop {
+            let before = (input.pos(), output.pos());
+            let left = ctx.decompress_stream(&mut output, &mut input).map_err(message)?;
+            if left == 0 || output.pos() == wanted || (input.pos(), output.pos()) == before {
+                return Ok(output.pos());
+            }
         }
     }
 }

@@ -28,6 +28,11 @@ thread_local! {
 /// A thread keeps at most this much room for stored bytes between records.
 const KEEP: usize = 8 << 20;
 
+/// Up to this length, decoding a record whole costs no more than setting up to decode its start.
+const SMALL_HEAD: usize = 64 << 10;
+/// Holds the header of a zstd frame and its first block, which makes up to 128 KiB of the record.
+const BLOCK_BOUND: usize = (128 << 10) + 64;
+
 /// One record to read and the place in the destination that it goes to.
 struct Task<'a> {
     index: u64,
@@ -122,6 +127,25 @@ impl Store {
             dst.copy_from_slice(&whole[start..start + n]);
         }
         Ok(n)
+    }
+
+    /// Reads the start of record `index` until `dst` is full or the record ends; returns the bytes read. Of a large
+    /// compressed record only the start is read and decoded, without its checksum.
+    ///
+    /// # Errors
+    /// As [`gather`](Store::gather).
+    pub fn read_head(&self, index: u64, dst: &mut [u8]) -> Result<usize> {
+        let length = self.entry(index)?.logic_length as usize;
+        if self.codec() == Codec::Raw || length <= SMALL_HEAD || dst.len() >= length {
+            return self.read_range(index, 0, dst);
+        }
+        let mut stored = vec![0; BLOCK_BOUND + dst.len()];
+        let n = self.read_stored(index, &mut stored)?;
+        match self.decoder.decode_head(&stored[..n], dst) {
+            Ok(n) if n == dst.len() => Ok(n),
+            // A frame of many small blocks, or with a large window: other writers make them.
+            _ => self.read_range(index, 0, dst),
+        }
     }
 
     /// Reads the first stored bytes of a record, compressed as they are, up to the length of `dst`.

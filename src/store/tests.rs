@@ -316,3 +316,27 @@ fn read_damaged(path: &Path, records: &[Vec<u8>], strict: bool) -> bool {
         }
     }
 }
+
+#[test]
+fn the_start_of_a_record() {
+    let length = |k: usize| [1, 511, 512, 513, 65_536, 65_537, 131_073, 3_000_000][k];
+    let mut records: Vec<Vec<u8>> =
+        (0..8).map(|k| samples(length(k) / 40 + 1).concat()[..length(k)].to_vec()).collect();
+    // What does not compress is in blocks of another kind.
+    records.push((0..200_000u64).map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect());
+    for codec in Codec::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        write(&path, codec, Layout::default(), &[&records]);
+        let store = Store::open(&path).unwrap();
+        for (i, record) in records.iter().enumerate() {
+            for wanted in [0, 1, 512, 4096, 140_000] {
+                let mut head = vec![0; wanted];
+                let n = store.read_head(i as u64, &mut head).unwrap();
+                assert_eq!(n, wanted.min(record.len()));
+                assert_eq!(head[..n], record[..n], "{codec} record {i}");
+            }
+        }
+        assert!(store.read_head(9, &mut [0; 8]).is_err());
+    }
+}
