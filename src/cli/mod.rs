@@ -6,6 +6,7 @@ mod info;
 mod ls;
 mod pack;
 mod print;
+mod run;
 mod show;
 mod stats;
 mod stores;
@@ -30,6 +31,7 @@ Examples:
   zrfs ls docs.zr | head                  what is in it
   zrfs cat docs.zr base-files/README      one file of it
   zrfs-mount docs.zr mnt                  all of it, as files below mnt/tree
+  zrfs run docs.zr -- COMMAND             the same while a command runs
   zrfs unpack docs.zr copy                all of it, copied back
 
 `zrfs COMMAND --help` has more."
@@ -51,6 +53,7 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Run(run::Args),
 }
 
 /// Why a command ends without success.
@@ -95,6 +98,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Run(args) => run::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,

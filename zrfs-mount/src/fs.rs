@@ -2,29 +2,34 @@
 //!
 //! ```text
 //! store                    dataset
-//! ├── records/17           ├── streams/NAME/records/17
-//! ├── npy/17.npy           ├── streams/NAME/npy/17.npy
-//! └── .zrfs/info.json      ├── tree/…
-//!                          └── .zrfs/info.json
+//! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
+//! ├── npy/17.npy           ├── tree/…
+//! ├── png/17.png           └── .zrfs/info.json, stats.json
+//! ├── files/00000017.jpg
+//! └── .zrfs/info.json, stats.json
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
+mod files;
 mod info;
 mod list;
 mod read;
 #[cfg(test)]
 mod tests;
+mod xattr;
 
 use crate::errno::{Errno, errno};
+use crate::names::Naming;
 use crate::namespace::{Node, ROOT, parse_index};
+use crate::timing::Timings;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zrfs::cache::DecodedCache;
 use zrfs::format::META_FILE;
@@ -45,7 +50,7 @@ const REFRESH_MS: u64 = 100;
 const MAX_REPORTS: usize = 10_000;
 
 /// How a file system looks to its callers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FsOptions {
     /// Owner of every file.
     pub uid: u32,
@@ -57,6 +62,10 @@ pub struct FsOptions {
     pub cache_bytes: u64,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
+    /// How records are named in `files`, which there is only then.
+    pub names: Option<Naming>,
+    /// Whether files have extended attributes.
+    pub xattrs: bool,
 }
 
 /// What kind of file an inode is.
@@ -146,6 +155,7 @@ pub struct Fs {
     cache: DecodedCache,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
+    timings: Timings,
 }
 
 /// What the file system knows of a stream beside the engine.
@@ -158,6 +168,8 @@ struct StreamState {
     grown: Mutex<Mtime>,
     /// When the length was last read, in milliseconds since the mount.
     refreshed: AtomicU64,
+    /// Whether the records are pictures, once that was asked.
+    pictures: OnceLock<bool>,
 }
 
 impl Fs {
@@ -169,7 +181,7 @@ impl Fs {
         let state = |stream: &Stream| {
             let meta = std::fs::metadata(stream.store().path().join(META_FILE)).and_then(|m| m.modified());
             let mtime = mtime_of(meta.unwrap_or(UNIX_EPOCH));
-            StreamState { mtime, grown: Mutex::new(mtime), refreshed: AtomicU64::new(0) }
+            StreamState { mtime, grown: Mutex::new(mtime), refreshed: AtomicU64::new(0), pictures: OnceLock::new() }
         };
         let states = match &source {
             Source::Store(stream) => vec![state(stream)],
@@ -184,6 +196,7 @@ impl Fs {
             cache,
             started: Instant::now(),
             reported: Mutex::default(),
+            timings: Timings::default(),
         };
         if let Some(path) = fs.options.root.clone() {
             fs.root = fs.resolve(&path)?;
@@ -194,6 +207,11 @@ impl Fs {
     /// What is mounted.
     pub fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// What the kernel asked of it.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
     }
 
     /// The inode that `name` has in the directory `parent`.
@@ -294,6 +312,11 @@ impl Fs {
                 let stem = name.strip_suffix(b".npy").and_then(parse_index);
                 self.live(s, stem).map(|index| Node::Npy(s, index))
             }
+            Node::Pngs(s) => {
+                let index = self.live(s, name.strip_suffix(b".png").and_then(parse_index))?;
+                self.image(s, index)?.map(|_| Node::Png(s, index)).ok_or(Errno::NOENT.into())
+            }
+            Node::Files(s) => self.named(s, name),
             Node::Tree(id) => {
                 let tree = self.tree()?;
                 if !matches!(tree.node(id)?.kind, NodeKind::Dir { .. }) {
@@ -312,7 +335,7 @@ impl Fs {
                 .map_while(|k| self.fixed_child(dir, k))
                 .find_map(|(n, node)| (*n == *name).then_some(node))
                 .ok_or(Failure::Errno(Errno::NOENT)),
-            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -320,7 +343,12 @@ impl Fs {
     fn fixed_child(&self, dir: Node, k: u64) -> Option<(Cow<'_, [u8]>, Node)> {
         let stream_dirs = |s: u16| {
             let typed = self.stream(s).is_ok_and(|stream| stream.schema().is_some());
-            [(true, "records", Node::Records(s)), (typed, "npy", Node::Npys(s))]
+            [
+                (true, "records", Node::Records(s)),
+                (typed, "npy", Node::Npys(s)),
+                (self.has_pictures(s), "png", Node::Pngs(s)),
+                (self.options.names.is_some(), "files", Node::Files(s)),
+            ]
         };
         let pick = |all: &[(bool, &'static str, Node)]| {
             let mut there = all.iter().filter(|(there, ..)| *there);
@@ -329,8 +357,8 @@ impl Fs {
         };
         match (dir, &self.source) {
             (Node::Root, Source::Store(_)) => {
-                let [records, npy] = stream_dirs(0);
-                pick(&[records, npy, (true, ".zrfs", Node::Zrfs)])
+                let [records, npy, png, files] = stream_dirs(0);
+                pick(&[records, npy, png, files, (true, ".zrfs", Node::Zrfs)])
             }
             (Node::Root, Source::Dataset(dataset)) => pick(&[
                 (true, "streams", Node::Streams),
@@ -343,7 +371,7 @@ impl Fs {
                 Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
             }
             (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
-            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info)]),
+            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info), (true, "stats.json", Node::Stats)]),
             _ => None,
         }
     }
@@ -385,12 +413,13 @@ impl Fs {
                 let record = u64::from(stream.store().entry(index)?.logic_length);
                 self.record_attr(node, s, header + record)
             }
+            Node::Png(s, index) => {
+                let image = self.image(s, index)?.ok_or(Errno::NOENT)?;
+                self.record_attr(node, s, image.file_len())
+            }
             Node::Tree(id) => Ok(self.tree_attr(&self.tree()?.node(id)?)?),
-            Node::Records(s) | Node::Npys(s) => {
-                let stream = self.stream(s)?;
-                if matches!(node, Node::Npys(_)) && stream.schema().is_none() {
-                    return Err(Errno::NOENT.into());
-                }
+            Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => {
+                self.check_dir(node, s)?;
                 self.refresh(s)?;
                 let mtime = *self.state(s)?.grown.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok(Attr { mtime, ttl: SOON, ..self.blank(node, Kind::Dir)? })
@@ -399,18 +428,38 @@ impl Fs {
                 let size = self.info().len() as u64;
                 Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
             }
+            // Asked for at each use, and then read anew: its time never stands still.
+            Node::Stats => {
+                let size = info::STATS_BYTES as u64;
+                let blank = self.blank(node, Kind::File)?;
+                Ok(Attr { size, ttl: Duration::ZERO, mtime: mtime_of(SystemTime::now()), ..blank })
+            }
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
                 let entries = (0..).map_while(|k| self.fixed_child(node, k));
-                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info)).count() as u32;
+                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats)).count() as u32;
                 Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
             }
         }
     }
 
     fn record_attr(&self, node: Node, s: u16, size: u64) -> Result<Attr, Failure> {
-        Ok(Attr { size, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
+        // A record that `files` names has two names.
+        let nlink = if matches!(node, Node::Record(..)) && self.options.names.is_some() { 2 } else { 1 };
+        Ok(Attr { size, nlink, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
+    }
+
+    /// Fails for a directory of records that the stream has not.
+    fn check_dir(&self, dir: Node, s: u16) -> Result<(), Failure> {
+        let stream = self.stream(s)?;
+        let there = match dir {
+            Node::Npys(_) => stream.schema().is_some(),
+            Node::Pngs(_) => self.has_pictures(s),
+            Node::Files(_) => self.options.names.is_some(),
+            _ => true,
+        };
+        if there { Ok(()) } else { Err(Errno::NOENT.into()) }
     }
 
     /// The attributes of the inode that a name in the tree has.

@@ -1,14 +1,22 @@
 //! `zrfs-mount`: a zrfs store or dataset as ordinary read-only files.
 //!
-//! [`fs`] is the file system in plain types, [`namespace`] the arithmetic of its inodes, [`fuse`] the adaptor to the
-//! kernel, [`session`] the life of a mount, [`cli`] and [`options`] what the user asks for.
+//! [`fs`] is the file system in plain types, [`namespace`] the arithmetic of its inodes, [`names`] and [`png`] what files
+//! it makes of records, [`fuse`] the adaptor to the kernel, [`session`] the life of a mount with [`background`], [`notify`] and [`watch`], [`timing`] what it counts,
+//! [`cli`], [`options`] and [`run`](mod@run) what the user asks for.
 #![forbid(unsafe_code)]
 
+pub mod background;
 pub mod cli;
 pub mod errno;
 pub mod fs;
 pub mod fuse;
 pub mod mounting;
+pub mod names;
 pub mod namespace;
+pub mod notify;
 pub mod options;
+pub mod png;
+pub mod run;
 pub mod session;
+pub mod timing;
+pub mod watch;

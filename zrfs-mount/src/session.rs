@@ -3,8 +3,10 @@
 use crate::fs::{Fs, FsOptions};
 use crate::fuse::Adaptor;
 use crate::mounting::{self, UnmountError};
+use crate::names::Naming;
 use crate::namespace::ROOT;
 use crate::options::MountOptions;
+use crate::watch::{Reserve, Watcher, is_ignored};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -36,6 +38,14 @@ pub struct Request {
     pub threads: usize,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// `--names`.
+    pub names: Option<Naming>,
+    /// Whether files have extended attributes.
+    pub xattrs: bool,
+    /// Whether the end of our standard input ends the mount: whoever started it holds the other end.
+    pub until_stdin_ends: bool,
+    /// Whether the mountpoint is removed in the end.
+    pub remove_mountpoint: bool,
 }
 
 /// What a mount tells whoever started it.
@@ -49,6 +59,8 @@ pub enum Report {
 
 enum Event {
     Signal(i32),
+    /// Whoever wanted the mount has ended.
+    Unwanted,
     Ended(io::Result<()>),
 }
 
@@ -90,12 +102,19 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
+    let end = events.clone();
     let server = std::thread::Builder::new().name("session".into()).spawn(move || {
         let _ = events.send(Event::Ended(session.run()));
     });
     server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
     let device = first_answer(&mountpoint).map_err(unmount_after)?;
     raise_read_ahead(&device);
+    let watcher = options.auto_unmount.then(|| Watcher::start(&device)).transpose();
+    let _watcher = watcher.map_err(|e| unmount_after(format!("cannot start a process that watches us: {e}")))?;
+    let mut reserve = Some(Reserve::new());
+    if request.until_stdin_ends {
+        watch_stdin(end).map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    }
     if let Err(e) = report(Report::Ready) {
         return Err(unmount_after(format!("whoever started the mount is gone: {e}")));
     }
@@ -103,17 +122,31 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     let mut detached = false;
     while let Ok(event) = inbox.recv() {
         match event {
+            // Batch systems signal everybody; the command that uses the mount may go on for a while.
+            Event::Signal(_) if request.until_stdin_ends && !detached => {}
             Event::Signal(signal) if detached => {
                 log::warn!("signal {signal} again: files that are still open fail from here on");
                 break;
             }
-            Event::Signal(_) => detached = end_mount(&device),
+            Event::Signal(_) | Event::Unwanted => {
+                drop(reserve.take());
+                detached = end_mount(&device, &mountpoint);
+                remove_own(request, &mountpoint);
+            }
             Event::Ended(Ok(())) => break,
             Event::Ended(Err(e)) => return Err(unmount_after(format!("the mount broke down: {e}"))),
         }
     }
     signals.close();
+    remove_own(request, &mountpoint);
     Ok(())
+}
+
+/// Removes the mountpoint where it was made for the mount, which only succeeds when nothing is mounted there any more.
+fn remove_own(request: &Request, mountpoint: &Path) {
+    if request.remove_mountpoint {
+        let _ = std::fs::remove_dir(mountpoint);
+    }
 }
 
 fn fs_options(request: &Request) -> FsOptions {
@@ -123,6 +156,8 @@ fn fs_options(request: &Request) -> FsOptions {
         umask: request.options.umask,
         cache_bytes: request.cache_bytes,
         root: request.root.clone(),
+        names: request.names.clone(),
+        xattrs: request.xattrs,
     }
 }
 
@@ -228,7 +263,9 @@ fn first_answer(mountpoint: &Path) -> Result<String, String> {
 }
 
 fn watch_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    // Started by nohup, a mount stays when its terminal goes.
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
     let handle = signals.handle();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
@@ -240,12 +277,31 @@ fn watch_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Han
     Ok(handle)
 }
 
+/// Waits on a thread of its own until our standard input ends.
+fn watch_stdin(events: Sender<Event>) -> io::Result<()> {
+    let wait = move || {
+        // An error is an end, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = events.send(Event::Unwanted);
+    };
+    std::thread::Builder::new().name("stdin".into()).spawn(wait).map(drop)
+}
+
 /// Unmounts on a signal. Where files are open the mount leaves the namespace, and the process serves them until they
 /// are closed; returns whether that is so.
-fn end_mount(device: &str) -> bool {
+fn end_mount(device: &str, mountpoint: &Path) -> bool {
     // By device number, for the mount may have been moved, or another one made at its place since.
-    let Some(mount) = mounting::mounts().into_iter().rev().find(|m| m.device == device) else { return true };
-    let path = &mount.mountpoint;
+    let path = match mounting::try_mounts() {
+        Ok(mounts) => match mounts.into_iter().rev().find(|m| m.device == device) {
+            Some(mount) => mount.mountpoint,
+            None => return true,
+        },
+        Err(e) => {
+            log::warn!("cannot read the list of mounts, so the mount is taken to be where it was made: {e}");
+            mountpoint.to_path_buf()
+        }
+    };
+    let path = &path;
     match mounting::unmount(path, false) {
         Ok(()) => false,
         Err(UnmountError::Busy) => {

@@ -37,7 +37,9 @@ impl Fs {
             Node::Record(s, index) => self.read_record(s, self.stream(s)?, index, offset, dst),
             Node::Npy(s, index) => self.read_npy(s, index, offset, dst),
             Node::Tree(id) => self.read_tree(id, offset, dst),
+            Node::Png(s, index) => self.read_png(s, index, offset, dst),
             Node::Info => Ok(copy_from(&self.info(), offset, dst)),
+            Node::Stats => Ok(copy_from(&self.stats_file(), offset, dst)),
             _ => Err(Errno::ISDIR.into()),
         }
     }
@@ -97,7 +99,7 @@ impl Fs {
 }
 
 /// Copies what `bytes` has from `offset` on into `dst`; returns how much that was.
-fn copy_from(bytes: &[u8], offset: u64, dst: &mut [u8]) -> usize {
+pub(super) fn copy_from(bytes: &[u8], offset: u64, dst: &mut [u8]) -> usize {
     let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
     let n = rest.len().min(dst.len());
     dst[..n].copy_from_slice(&rest[..n]);
