@@ -1,4 +1,5 @@
 //! Stores to mount, mounts that go away whatever happens, and programs with a deadline.
+#![allow(dead_code)] // Each test binary uses its own part.
 
 pub use tempfile::TempDir;
 
@@ -30,6 +31,11 @@ pub struct Done {
 
 /// Runs a program; it is killed, and the test fails, when it takes longer than the deadline.
 pub fn run(program: &str, args: &[&str]) -> Done {
+    run_for(DEADLINE, program, args)
+}
+
+/// The same with a deadline of its own.
+pub fn run_for(deadline: Duration, program: &str, args: &[&str]) -> Done {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
@@ -40,7 +46,7 @@ pub fn run(program: &str, args: &[&str]) -> Done {
         [out, err].map(|b| String::from_utf8_lossy(&b).into_owned())
     });
     let start = Instant::now();
-    while !read.is_finished() && start.elapsed() < DEADLINE {
+    while !read.is_finished() && start.elapsed() < deadline {
         std::thread::sleep(Duration::from_millis(2));
     }
     if !read.is_finished() {
@@ -213,6 +219,26 @@ impl Mount {
 
     pub fn is_mounted(&self) -> bool {
         is_mounted(&self.mountpoint)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory of the process in KiB.
+    pub fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
     }
 
     pub fn is_running(&mut self) -> bool {
