@@ -12,6 +12,7 @@ pub mod error;
 pub mod format;
 pub mod info;
 pub mod pack;
+pub mod sampler;
 mod staging;
 pub mod storage;
 pub mod store;

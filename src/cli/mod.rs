@@ -6,6 +6,7 @@ mod info;
 mod ls;
 mod pack;
 mod print;
+mod sample;
 mod show;
 mod stats;
 mod stores;
@@ -51,6 +52,7 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Sample(sample::Args),
 }
 
 /// Why a command ends without success.
@@ -95,6 +97,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Sample(args) => sample::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
