@@ -75,6 +75,18 @@ fn trees_are_pushed_in_the_order_of_a_walk() {
     let (files, path) = (dir.path().join("files"), dir.path().join("d.zr"));
     tree(&files, &path);
     let mount = Mount::new(&path, &[]);
+    // The records of a large file are decoded ahead of who reads it from front to back, and not for who does not.
+    let stat = |name: &str| {
+        let text = std::fs::read_to_string(format!("{}/.zrfs/stats.json", mount.path())).unwrap();
+        let line = text.lines().find(|l| l.contains(name)).unwrap().to_string();
+        line.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().unwrap()
+    };
+    let large = format!("{}/tree/sub/deep/{}", mount.path(), "n".repeat(255));
+    succeeds(&shell(&format!("dd if={large} bs=4096 skip=300 status=none | wc -c")));
+    assert_eq!(stat("records_ahead"), 0);
+    succeeds(&shell(&format!("cat {large} | cmp - {}/sub/deep/{}", files.display(), "n".repeat(255))));
+    wait_until("records are decoded ahead", || stat("records_ahead") > 0);
+    assert!(stat("decoded_bytes") < 2_000_000, "each was decoded once");
     for _ in 0..2 {
         succeeds(&shell(&format!("diff -r --no-dereference {} {}/tree", files.display(), mount.path())));
     }

@@ -84,8 +84,8 @@ impl Mounted {
         let start = Instant::now();
         let ahead = self.fs.ahead();
         let busy = || {
-            let orders = ahead.lock();
-            ahead.waiting.load(Ordering::Relaxed) < 2 || orders.has_work(ahead.budget)
+            let state = ahead.lock();
+            ahead.waiting.load(Ordering::Relaxed) < 2 || state.orders.has_work(ahead.budget)
         };
         while busy() {
             assert!(start.elapsed() < Duration::from_secs(20), "the workers go on and on");

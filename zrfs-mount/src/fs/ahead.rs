@@ -3,7 +3,7 @@
 use super::read::Via;
 use super::{Failure, Fs};
 use crate::ahead::order::{Claim, Cursor, Item, Place, Space};
-use crate::ahead::{Ahead, MAX_FILE};
+use crate::ahead::{Ahead, MAX_FILE, Record};
 use crate::namespace::Node;
 use std::sync::Arc;
 use zrfs::cache::Key;
@@ -174,6 +174,32 @@ impl Fs {
         {
             // Its reader gets the error.
             let _ = self.shared_record(s, stream, index, length);
+        }
+    }
+
+    /// Takes note of a read in a file of several compressed records, and has the next ones decoded if it is in order.
+    pub(super) fn note_within(&self, id: u64, kind: &NodeKind, offset: u64, length: usize) -> Result<(), Failure> {
+        let (NodeKind::File { records, .. }, (stream, data)) = (kind, self.data_stream()?) else { return Ok(()) };
+        let piece = u64::from(self.tree()?.piece_bytes());
+        // Half of the cache at most, or what is decoded ahead would drive out what is being read.
+        let fits = self.cache.budget() / 2 / piece.max(1);
+        if *records < 2 || data.store().codec() == Codec::Raw || fits == 0 {
+            return Ok(());
+        }
+        let tree = self.tree()?;
+        self.ahead.note_within(id, offset, length as u64, piece, |numbers| {
+            let pieces = numbers.take(fits as usize).map_while(|n| tree.piece(kind, n.checked_mul(piece)?));
+            pieces.map(|p| Record { stream, index: p.record, length: p.len }).collect()
+        });
+        Ok(())
+    }
+
+    /// Decodes a record into the cache; its reader gets the error.
+    pub fn decode_record(&self, record: Record) {
+        if let Ok(stream) = self.stream(record.stream)
+            && self.shared_record(record.stream, stream, record.index, record.length).is_ok()
+        {
+            self.counters.records_ahead.add(1);
         }
     }
 

@@ -65,6 +65,8 @@ counters! {
     passed,
     /// Files that were not pushed since they can't be read.
     left_out,
+    /// Records of large files that were decoded ahead of readers.
+    records_ahead,
 }
 
 impl Fs {

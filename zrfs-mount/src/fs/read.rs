@@ -63,7 +63,7 @@ impl Fs {
                 }
                 self.read_npy(s, index, offset, dst)
             }
-            Node::Tree(id) => self.read_tree(id, offset, dst, starts),
+            Node::Tree(id) => self.read_tree(id, offset, dst, via),
             Node::Info => Ok(copy_from(&self.info(), offset, dst)),
             Node::Stats => Ok(copy_from(&self.stats(), offset, dst)),
             _ => Err(Errno::ISDIR.into()),
@@ -119,15 +119,20 @@ impl Fs {
         Ok(n + self.read_record(s, stream, index, at, &mut dst[n..])?)
     }
 
-    fn read_tree(&self, id: u64, mut offset: u64, dst: &mut [u8], starts: bool) -> Result<usize, Failure> {
+    fn read_tree(&self, id: u64, mut offset: u64, dst: &mut [u8], via: Via) -> Result<usize, Failure> {
         let (tree, (s, data)) = (self.tree()?, self.data_stream()?);
         let kind = match tree.node(id)?.kind {
             NodeKind::Dir { .. } => return Err(Errno::ISDIR.into()),
             NodeKind::Symlink { .. } => return Err(Errno::INVAL.into()),
             file @ NodeKind::File { .. } => file,
         };
-        if starts && let NodeKind::File { first, records, .. } = kind {
-            self.note(Space::Tree, first, records, Node::Tree(id));
+        if via == Via::Reader
+            && let NodeKind::File { first, records, .. } = kind
+        {
+            if offset == 0 {
+                self.note(Space::Tree, first, records, Node::Tree(id));
+            }
+            self.note_within(id, &kind, offset, dst.len())?;
         }
         let mut done = 0;
         while done < dst.len() {
