@@ -30,3 +30,8 @@ peers *args:
 # Packing a tree beside mksquashfs and tar with zstd
 pack-peers *args:
     benches/peers/pack_peers.sh {{args}}
+
+# Index streams beside numpy and loaderx (needs Python with both)
+sampler-peers *args:
+    cargo build --release --example sample_time
+    python3 benches/peers/sampler_peers.py {{args}}

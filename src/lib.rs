@@ -13,6 +13,7 @@ pub mod format;
 pub mod info;
 pub mod names;
 pub mod pack;
+pub mod sampler;
 pub mod sniff;
 mod staging;
 pub mod storage;

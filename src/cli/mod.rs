@@ -7,6 +7,7 @@ mod ls;
 mod pack;
 mod print;
 mod run;
+mod sample;
 mod show;
 mod stats;
 mod stores;
@@ -54,6 +55,7 @@ enum Command {
     Verify(verify::Args),
     Stats(stats::Args),
     Run(run::Args),
+    Sample(sample::Args),
 }
 
 /// Why a command ends without success.
@@ -99,6 +101,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Sample(args) => sample::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,

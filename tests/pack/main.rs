@@ -1,4 +1,4 @@
-//! `zrfs pack`, `unpack`, `ls`, `cat` and `info` end to end, through the command as it is built.
+//! `zrfs pack`, `unpack`, `ls`, `cat`, `info` and `sample` end to end, through the command as it is built.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -6,5 +6,6 @@ mod common;
 mod archives;
 mod failures;
 mod limits;
+mod sample;
 mod show;
 mod trees;

@@ -90,6 +90,9 @@ pub struct ServeArgs {
     /// Memory for decoded records, as 64M or 2G
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     pub cache_size: u64,
+    /// Go at most so far ahead of readers that take files in order, as 64M; 0 for not at all
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
+    pub push_size: u64,
     /// Write the log to this file (in the background it is otherwise lost)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -112,6 +115,7 @@ impl ServeArgs {
         self.names.iter().for_each(|names| valued("--names=", names.to_string().into()));
         self.threads.iter().for_each(|n| valued("--threads=", n.to_string().into()));
         valued("--cache-size=", self.cache_size.to_string().into());
+        valued("--push-size=", self.push_size.to_string().into());
         self.log.iter().for_each(|path| valued("--log=", path.into()));
         args.extend(self.auto_unmount.then(|| "--auto-unmount".into()));
         args.extend(self.no_xattrs.then(|| "--no-xattrs".into()));
@@ -172,6 +176,7 @@ fn request(cli: &Cli) -> Result<Request, String> {
         root: serve.root.clone(),
         threads: serve.threads.map_or(cores.clamp(2, 16), usize::from),
         cache_bytes: serve.cache_size,
+        ahead_bytes: serve.push_size,
         names: serve.names.clone(),
         xattrs: !serve.no_xattrs,
         until_stdin_ends: cli.until_stdin_ends,
@@ -278,6 +283,8 @@ mod tests {
             "3",
             "--cache-size",
             "5M",
+            "--push-size",
+            "7M",
             "--log",
             "a b",
             "--auto-unmount",

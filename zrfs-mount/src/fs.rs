@@ -11,6 +11,8 @@
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
+mod ahead;
+mod counters;
 mod files;
 mod info;
 mod list;
@@ -19,6 +21,9 @@ mod read;
 mod tests;
 mod xattr;
 
+pub use counters::Counters;
+
+use crate::ahead::Ahead;
 use crate::errno::{Errno, errno};
 use crate::names::Naming;
 use crate::namespace::{Node, ROOT, parse_index};
@@ -60,6 +65,8 @@ pub struct FsOptions {
     pub umask: u16,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// Bytes that may be pushed ahead of readers; 0 for none.
+    pub ahead_bytes: u64,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
     /// How records are named in `files`, which there is only then.
@@ -153,6 +160,8 @@ pub struct Fs {
     root: Node,
     states: Vec<StreamState>,
     cache: DecodedCache,
+    ahead: Ahead,
+    counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
     timings: Timings,
@@ -188,12 +197,15 @@ impl Fs {
             Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| state(stream)).collect(),
         };
         let cache = DecodedCache::new(options.cache_bytes);
+        let ahead = Ahead::new(options.ahead_bytes);
         let mut fs = Fs {
             source,
             options,
             root: Node::Root,
             states,
             cache,
+            ahead,
+            counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
             timings: Timings::default(),
@@ -214,11 +226,17 @@ impl Fs {
         &self.timings
     }
 
+    /// What was done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The inode that `name` has in the directory `parent`.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`; `EIO` where the store is damaged.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr, Errno> {
+        self.counters.lookups.add(1);
         let attr = || -> Result<Attr, Failure> {
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG.into());
@@ -233,6 +251,7 @@ impl Fs {
     /// # Errors
     /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
     pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        self.counters.getattrs.add(1);
         self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
     }
 
@@ -428,11 +447,10 @@ impl Fs {
                 let size = self.info().len() as u64;
                 Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
             }
-            // Asked for at each use, and then read anew: its time never stands still.
+            // Other at each look, so that the kernel shows no old numbers.
             Node::Stats => {
-                let size = info::STATS_BYTES as u64;
-                let blank = self.blank(node, Kind::File)?;
-                Ok(Attr { size, ttl: Duration::ZERO, mtime: mtime_of(SystemTime::now()), ..blank })
+                let (size, mtime) = (counters::STATS_BYTES as u64, mtime_of(SystemTime::now()));
+                Ok(Attr { size, mtime, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
             }
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),

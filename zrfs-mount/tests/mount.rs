@@ -4,6 +4,7 @@
 //! Whoever touches a mount whose server is stuck hangs with it, so every access is made by a program with a deadline,
 //! and a guard takes the mount away whatever happens.
 
+#[allow(dead_code)] // Each test binary uses its own part.
 mod common;
 
 use common::{Mount, TempDir, bytes, mounter, run, run_as, shell, store, succeeds, tree, wait_until};

@@ -1,12 +1,8 @@
-//! The files of `.zrfs`, for programs: `info.json` says what is mounted (the keys are those of `zrfs info --json`, after
-//! the mount's own), `stats.json` what was asked of the mount.
+//! `.zrfs/info.json`: what is mounted, for programs. The keys are those of `zrfs info --json`, after the mount's own.
 
 use super::Fs;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::path::Path;
-
-/// The length of `stats.json`, always the same: its numbers grow between a `stat` and a read.
-pub(super) const STATS_BYTES: usize = 4096;
 
 impl Fs {
     /// The file's bytes, made anew each time since the number of records may grow.
@@ -20,17 +16,6 @@ impl Fs {
         info.insert("version".into(), env!("CARGO_PKG_VERSION").into());
         info.extend(zrfs::info::info(&self.source));
         let mut text = serde_json::to_vec_pretty(&Value::Object(info)).unwrap_or_default();
-        text.push(b'\n');
-        text
-    }
-
-    /// The bytes of `stats.json`, blanks up to [`STATS_BYTES`] included.
-    pub(super) fn stats_file(&self) -> Vec<u8> {
-        let mut report = Map::new();
-        report.insert("requests".into(), self.timings.report().into());
-        report.insert("cache".into(), json!({ "budget": self.cache.budget(), "used": self.cache.used() }));
-        let mut text = serde_json::to_vec_pretty(&Value::Object(report)).unwrap_or_default();
-        text.resize(STATS_BYTES - 1, b' ');
         text.push(b'\n');
         text
     }

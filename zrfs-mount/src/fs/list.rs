@@ -65,6 +65,7 @@ impl Fs {
     }
 
     fn list(&self, ino: u64, offset: u64, plus: bool, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        self.counters.listings.add(1);
         let mut listing = Listing { sink, at: offset, full: false, any: false };
         match self.try_list(ino, plus, &mut listing) {
             Err(e) if listing.any => {

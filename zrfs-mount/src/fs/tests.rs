@@ -14,7 +14,7 @@ use zrfs::tree::{Meta, TreeBuilder};
 use zrfs::{Writer, WriterOptions};
 
 fn options() -> FsOptions {
-    FsOptions { uid: 7, gid: 8, cache_bytes: 1 << 20, xattrs: true, ..FsOptions::default() }
+    FsOptions { uid: 7, gid: 8, cache_bytes: 1 << 20, ahead_bytes: 1 << 20, xattrs: true, ..FsOptions::default() }
 }
 
 fn open(path: &Path) -> Fs {

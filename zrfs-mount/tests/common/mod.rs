@@ -1,5 +1,4 @@
 //! Stores to mount, mounts that go away whatever happens, and programs with a deadline.
-#![allow(dead_code)] // Each test binary uses its own part.
 
 pub use tempfile::TempDir;
 

@@ -121,7 +121,8 @@ fn statistics_are_fresh_at_each_look() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("s");
     store(&path, "zstd", &(0..20).map(|i| bytes(i, 5000)).collect::<Vec<_>>());
-    let mount = Mount::new(&path, &[]);
+    // A reader whose files are pushed makes no requests.
+    let mount = Mount::new(&path, &["--push-size", "0"]);
     let at = mount.path();
     let before = counted(&mount, "/requests/read/count");
     succeeds(&shell(&format!("cat {at}/records/* | wc -c | grep -qx 100000")));

@@ -4,6 +4,7 @@
 //! hanwen/go-fuse, lf libfuse, mp mountpoint-s3, rat ratarmount, mus musefs, jfs juicedata/juicefs, gcs gcsfuse, sqt
 //! squashfs-tools. Cases about the ends of a mount and about errors at its start are in `tests/mount.rs`.
 
+#[allow(dead_code)] // Each test binary uses its own part.
 #[path = "../common/mod.rs"]
 mod common;
 

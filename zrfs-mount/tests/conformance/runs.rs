@@ -150,7 +150,7 @@ fn killed_runs_and_killed_servers_leave_nothing() {
 fn a_process_left_behind_reads_on() {
     let dir = place();
     let script = format!(
-        "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c '(sleep 2; cat <&3 >{0}/late) 3<$ZRFS_MOUNT/records/5 >/dev/null 2>&1 & exit 4'; \
+        "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'exec 3<$ZRFS_MOUNT/records/5; (sleep 2; cat <&3 >{0}/late) >/dev/null 2>&1 & exit 4'; \
          echo $?; until test -s {0}/late; do sleep 0.05; done; cat {0}/late",
         dir.path().display(),
         mounter()
