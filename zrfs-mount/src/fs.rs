@@ -177,7 +177,7 @@ struct StreamState {
     grown: Mutex<Mtime>,
     /// When the length was last read, in milliseconds since the mount.
     refreshed: AtomicU64,
-    /// Whether the records are pictures, once that was asked.
+    /// Whether the first record of a ragged stream is a picture, once that was asked.
     pictures: OnceLock<bool>,
 }
 

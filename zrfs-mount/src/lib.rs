@@ -2,8 +2,8 @@
 //!
 //! [`fs`] is the file system in plain types, [`namespace`] the arithmetic of its inodes, [`names`] and [`png`] what files
 //! it makes of records, [`fuse`] the adaptor to the kernel, [`timing`] what it counts, [`ahead`] what is done before readers
-//! ask, [`session`] the life of a mount with [`background`], [`notify`] and [`watch`], [`cli`], [`options`] and
-//! [`run`](mod@run) what the user asks for.
+//! ask, [`session`] the life of a mount with [`mountpoint`], [`mounting`], [`background`], [`notify`] and [`watch`],
+//! [`cli`], [`options`] and [`run`](mod@run) what the user asks for.
 #![forbid(unsafe_code)]
 
 pub mod ahead;
@@ -13,6 +13,7 @@ pub mod errno;
 pub mod fs;
 pub mod fuse;
 pub mod mounting;
+pub mod mountpoint;
 pub mod names;
 pub mod namespace;
 pub mod notify;

@@ -36,7 +36,7 @@ impl Image {
             [h, w, c @ (1 | 3 | 4)] => (h, w, c),
             _ => return None,
         };
-        if dtype.as_str() != "|u1" || height == 0 || width == 0 || height > MAX || width > MAX {
+        if !is_byte(dtype) || height == 0 || width == 0 || height > MAX || width > MAX {
             return None;
         }
         let image = Image { height: height as u32, width: width as u32, channels: channels as u32 };
@@ -86,6 +86,11 @@ impl Image {
         chunk(&mut out, b"IEND", |_| {});
         out
     }
+}
+
+/// Whether an array's items are bytes, which a picture's are.
+pub fn is_byte(dtype: &DType) -> bool {
+    dtype.kind() == 'u' && dtype.itemsize() == 1
 }
 
 /// The length of a zlib stream of `bytes` bytes in stored blocks.

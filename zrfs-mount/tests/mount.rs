@@ -319,6 +319,18 @@ fn a_user_mounts_without_root() {
         until grep -q $at /proc/mounts; do sleep 0.01; done
         kill -TERM $pid; wait $pid
         fails grep -q $at /proc/mounts
+        # A command's mount, one that goes when its process is killed, and one that has no descriptors left.
+        $user env TMPDIR=/mnt $program run $store --at $at -- sh -c 'wc -c <$ZRFS_MOUNT/records/0; exit 5' >$place/said || test $? = 5
+        grep -qx 300000 $place/said; fails grep -q $at /proc/mounts
+        $user $program -f --auto-unmount $store $at & pid=$!
+        until grep -q $at /proc/mounts && $user test -e $at/records/0; do sleep 0.01; done
+        kill -9 $pid; wait $pid || true
+        until ! grep -q $at /proc/mounts; do sleep 0.01; done
+        $user $program -f $store $at & pid=$!
+        until grep -q $at /proc/mounts && $user test -e $at/records/0; do sleep 0.01; done
+        $user prlimit --pid $pid --nofile=3:
+        kill -TERM $pid; wait $pid
+        fails grep -q $at /proc/mounts
         printf '' >$place/conf; mount --bind $place/conf /etc/fuse.conf
         fails $user $program $store $at -o allow_other; grep -q user_allow_other $place/err
         echo user_allow_other >$place/conf

@@ -4,7 +4,7 @@ use super::read::copy_from;
 use super::{Failure, Fs};
 use crate::errno::Errno;
 use crate::namespace::Node;
-use crate::png::Image;
+use crate::png::{Image, is_byte};
 use zrfs::format::Kind;
 use zrfs::sniff;
 
@@ -17,13 +17,15 @@ impl Fs {
         let (Ok(stream), Ok(state)) = (self.stream(s), self.state(s)) else { return false };
         let Some(schema) = stream.schema() else { return false };
         // The type alone decides most cases, without a look at the shapes.
-        if schema.dtype.as_str() != "|u1" {
+        if !is_byte(&schema.dtype) {
             return false;
         }
-        *state.pictures.get_or_init(|| match &schema.kind {
+        match &schema.kind {
             Kind::Dense { item_shape } => Image::of(&schema.dtype, item_shape).is_some(),
-            Kind::Ragged => !stream.is_empty() && matches!(self.image(s, 0), Ok(Some(_))),
-        })
+            Kind::Ragged if stream.is_empty() => false,
+            // The first look at a shape reads all of them, so it is put off until somebody asks.
+            Kind::Ragged => *state.pictures.get_or_init(|| matches!(self.image(s, 0), Ok(Some(_)))),
+        }
     }
 
     /// The picture that a record is, if it is one.

@@ -518,6 +518,23 @@ fn records_have_names_by_pattern_and_content() {
 }
 
 #[test]
+fn statistics_fit_their_file_whatever_they_are() {
+    let dir = TempDir::new().unwrap();
+    plain_store(&dir.path().join("s"), Codec::Raw, &[vec![1]]);
+    let fs = open(&dir.path().join("s"));
+    for op in crate::timing::Op::ALL {
+        fs.timings().count(op, Duration::from_nanos(u64::MAX), true);
+    }
+    fs.counters().read_bytes.add(u64::MAX / 2);
+    let attr = walk(&fs, ".zrfs/stats.json").unwrap();
+    let text = read_all(&fs, attr.ino, 1 << 20).unwrap();
+    assert_eq!(text.len() as u64, attr.size);
+    let stats: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(stats["requests"]["listxattr"]["errors"], 1);
+    assert!(text[3000..].iter().all(u8::is_ascii_whitespace), "there is room for larger numbers");
+}
+
+#[test]
 fn pictures_are_png_files() {
     let dir = TempDir::new().unwrap();
     let u1 = DType::parse("|u1").unwrap();
