@@ -6,6 +6,7 @@ mod common;
 
 use common::{Mount, TempDir, bytes, run, shell, store, succeeds, tree, wait_until};
 use std::time::{Duration, Instant};
+use zrfs::pack::{PackOptions, Progress, Watch};
 
 /// Reads every file of a directory in the order of its listing, compares it with the file of that name in another, and
 /// prints two numbers of `stats.json`: reads and pushed files.
@@ -90,6 +91,34 @@ fn trees_are_pushed_in_the_order_of_a_walk() {
     for _ in 0..2 {
         succeeds(&shell(&format!("diff -r --no-dereference {} {}/tree", files.display(), mount.path())));
     }
+}
+
+#[test]
+fn a_walk_of_many_directories_is_followed() {
+    let dir = TempDir::new().unwrap();
+    let (files, path) = (dir.path().join("files"), dir.path().join("d.zr"));
+    let sizes = [0, 1, 4095, 4096, 4097, 12_288, 131_071, 131_073];
+    for i in 0..600 {
+        let below = files.join(format!("{}/{}", i % 5, if i % 3 == 0 { "deep/er" } else { "" }));
+        std::fs::create_dir_all(&below).unwrap();
+        std::fs::write(below.join(format!("f{i:03}")), bytes(i, sizes[i as usize % sizes.len()])).unwrap();
+    }
+    std::fs::hard_link(files.join("1/f001"), files.join("1/f001-too")).unwrap();
+    std::os::unix::fs::symlink("f001", files.join("1/f001-link")).unwrap();
+    let watch = Watch { progress: &Progress::default(), notice: &|_| {} };
+    zrfs::pack::pack(&files, &path, &PackOptions::default(), watch).unwrap();
+    let mount = Mount::new(&path, &[]);
+    let at = format!("{}/tree", mount.path());
+    // A listing of everything first, then a walk that reads; tar lists each directory and reads in it.
+    let walk = format!("find {at} >/dev/null; cd {at} && find . -type f -exec cmp {{}} {}/{{}} \\;", files.display());
+    assert_eq!(succeeds(&shell(&walk)), "");
+    let text = std::fs::read_to_string(format!("{}/.zrfs/stats.json", mount.path())).unwrap();
+    let pushed = text.lines().find_map(|l| l.trim().strip_prefix("\"pushed\": ")).unwrap();
+    let pushed: u64 = pushed.trim_end_matches(',').parse().unwrap();
+    assert!(pushed > 200, "{text}");
+    let mount = Mount::new(&path, &[]);
+    let tar = format!("tar c -C {0}/tree . | tar x -C {1} && diff -r {2} {1}", mount.path(), "$d", files.display());
+    succeeds(&shell(&format!("d={}/copy; mkdir $d; {tar}", dir.path().display())));
 }
 
 #[test]
