@@ -12,33 +12,35 @@
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
 mod ahead;
+mod attr;
 mod counters;
 mod files;
 mod info;
 mod list;
+mod lookup;
 mod read;
 #[cfg(test)]
 mod tests;
 mod xattr;
 
+pub use attr::{Attr, Kind};
 pub use counters::Counters;
 
 use crate::ahead::Ahead;
 use crate::errno::{Errno, errno};
 use crate::names::Naming;
-use crate::namespace::{Node, ROOT, parse_index};
+use crate::namespace::{Node, ROOT};
 use crate::timing::Timings;
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zrfs::cache::DecodedCache;
 use zrfs::format::META_FILE;
-use zrfs::tree::{Mtime, NodeKind, Tree};
+use zrfs::tree::{Mtime, Tree};
 use zrfs::{Source, Stream};
 
 /// The longest name in a directory, in bytes.
@@ -73,47 +75,6 @@ pub struct FsOptions {
     pub names: Option<Naming>,
     /// Whether files have extended attributes.
     pub xattrs: bool,
-}
-
-/// What kind of file an inode is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A directory.
-    Dir,
-    /// A regular file.
-    File,
-    /// A symbolic link.
-    Symlink,
-}
-
-/// An inode's attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attr {
-    /// Inode number.
-    pub ino: u64,
-    /// Kind of file.
-    pub kind: Kind,
-    /// Length in bytes.
-    pub size: u64,
-    /// Permission bits, at most `0o7777`.
-    pub perm: u16,
-    /// Names of a file; of a directory 2 and one for each directory in it.
-    pub nlink: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Time of the last change of the contents.
-    pub mtime: Mtime,
-    /// How long the kernel may go without asking again.
-    pub ttl: Duration,
-}
-
-impl Attr {
-    /// The file's length in blocks of 512 bytes.
-    pub fn blocks(&self) -> u64 {
-        self.size.div_ceil(512)
-    }
 }
 
 /// The size of the whole file system.
@@ -301,100 +262,6 @@ impl Fs {
         self.states.get(usize::from(s)).ok_or(Errno::NOENT)
     }
 
-    /// Walks `path` from the whole's root to a directory, following no symlinks.
-    fn resolve(&self, path: &Path) -> Result<Node, String> {
-        let mut node = Node::Root;
-        for part in path.components() {
-            let name = match part {
-                Component::RootDir | Component::CurDir => continue,
-                Component::Normal(name) => name,
-                _ => return Err(format!("--root {}: it must not have ..", path.display())),
-            };
-            node = self.child(node, name.as_bytes()).map_err(|e| match e {
-                Failure::Engine(e) => format!("--root {}: {e}", path.display()),
-                Failure::Errno(_) => {
-                    format!("--root {}: the mount has no {}", path.display(), Path::new(name).display())
-                }
-            })?;
-        }
-        match self.attr(node).map(|a| a.kind) {
-            Ok(Kind::Dir) => Ok(node),
-            _ => Err(format!("--root {} is not a directory of the mount", path.display())),
-        }
-    }
-
-    /// The node called `name` in the directory `dir`.
-    fn child(&self, dir: Node, name: &[u8]) -> Result<Node, Failure> {
-        match dir {
-            Node::Records(s) => self.live(s, parse_index(name)).map(|index| Node::Record(s, index)),
-            Node::Npys(s) => {
-                let stem = name.strip_suffix(b".npy").and_then(parse_index);
-                self.live(s, stem).map(|index| Node::Npy(s, index))
-            }
-            Node::Pngs(s) => {
-                let index = self.live(s, name.strip_suffix(b".png").and_then(parse_index))?;
-                self.image(s, index)?.map(|_| Node::Png(s, index)).ok_or(Errno::NOENT.into())
-            }
-            Node::Files(s) => self.named(s, name),
-            Node::Tree(id) => {
-                let tree = self.tree()?;
-                if !matches!(tree.node(id)?.kind, NodeKind::Dir { .. }) {
-                    return Err(Errno::NOTDIR.into());
-                }
-                let id = tree.lookup(id, name)?.ok_or(Errno::NOENT)?;
-                // All names of a hard-linked file are one inode.
-                Ok(Node::Tree(tree.node(id)?.ino))
-            }
-            Node::Streams => {
-                let Source::Dataset(dataset) = &self.source else { return Err(Errno::NOENT.into()) };
-                let found = dataset.streams().binary_search_by(|(n, _)| n.as_bytes().cmp(name));
-                found.map(|s| Node::Stream(s as u16)).map_err(|_| Errno::NOENT.into())
-            }
-            Node::Root | Node::Stream(_) | Node::Zrfs => (0..)
-                .map_while(|k| self.fixed_child(dir, k))
-                .find_map(|(n, node)| (*n == *name).then_some(node))
-                .ok_or(Failure::Errno(Errno::NOENT)),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
-        }
-    }
-
-    /// The k-th entry of a directory whose entries don't come from a store's table or tree.
-    fn fixed_child(&self, dir: Node, k: u64) -> Option<(Cow<'_, [u8]>, Node)> {
-        let stream_dirs = |s: u16| {
-            let typed = self.stream(s).is_ok_and(|stream| stream.schema().is_some());
-            [
-                (true, "records", Node::Records(s)),
-                (typed, "npy", Node::Npys(s)),
-                (self.has_pictures(s), "png", Node::Pngs(s)),
-                (self.options.names.is_some(), "files", Node::Files(s)),
-            ]
-        };
-        let pick = |all: &[(bool, &'static str, Node)]| {
-            let mut there = all.iter().filter(|(there, ..)| *there);
-            let (_, name, node) = there.nth(usize::try_from(k).ok()?)?;
-            Some((Cow::Borrowed(name.as_bytes()), *node))
-        };
-        match (dir, &self.source) {
-            (Node::Root, Source::Store(_)) => {
-                let [records, npy, png, files] = stream_dirs(0);
-                pick(&[records, npy, png, files, (true, ".zrfs", Node::Zrfs)])
-            }
-            (Node::Root, Source::Dataset(dataset)) => pick(&[
-                (true, "streams", Node::Streams),
-                (dataset.tree().is_some(), "tree", Node::Tree(0)),
-                (true, ".zrfs", Node::Zrfs),
-            ]),
-            (Node::Streams, Source::Dataset(dataset)) => {
-                let s = usize::try_from(k).ok()?;
-                let (name, _) = dataset.streams().get(s)?;
-                Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
-            }
-            (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
-            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info), (true, "stats.json", Node::Stats)]),
-            _ => None,
-        }
-    }
-
     /// The index, if the stream has a record of it, appended ones included.
     fn live(&self, s: u16, index: Option<u64>) -> Result<u64, Failure> {
         let (stream, index) = (self.stream(s)?, index.ok_or(Errno::NOENT)?);
@@ -417,102 +284,6 @@ impl Fs {
             }
         }
         Ok(())
-    }
-
-    /// The attributes of a node.
-    fn attr(&self, node: Node) -> Result<Attr, Failure> {
-        match node {
-            Node::Record(s, index) => {
-                let entry = self.stream(s)?.store().entry(index)?;
-                self.record_attr(node, s, entry.logic_length.into())
-            }
-            Node::Npy(s, index) => {
-                let stream = self.stream(s)?;
-                let header = stream.npy_header(index)?.ok_or(Errno::NOENT)?.len() as u64;
-                let record = u64::from(stream.store().entry(index)?.logic_length);
-                self.record_attr(node, s, header + record)
-            }
-            Node::Png(s, index) => {
-                let image = self.image(s, index)?.ok_or(Errno::NOENT)?;
-                self.record_attr(node, s, image.file_len())
-            }
-            Node::Tree(id) => Ok(self.tree_attr(&self.tree()?.node(id)?)?),
-            Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => {
-                self.check_dir(node, s)?;
-                self.refresh(s)?;
-                let mtime = *self.state(s)?.grown.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(Attr { mtime, ttl: SOON, ..self.blank(node, Kind::Dir)? })
-            }
-            Node::Info => {
-                let size = self.info().len() as u64;
-                Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
-            }
-            // Other at each look, so that the kernel shows no old numbers.
-            Node::Stats => {
-                let (size, mtime) = (counters::STATS_BYTES as u64, mtime_of(SystemTime::now()));
-                Ok(Attr { size, mtime, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
-            }
-            Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
-            Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
-                let entries = (0..).map_while(|k| self.fixed_child(node, k));
-                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats)).count() as u32;
-                Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
-            }
-        }
-    }
-
-    fn record_attr(&self, node: Node, s: u16, size: u64) -> Result<Attr, Failure> {
-        // A record that `files` names has two names.
-        let nlink = if matches!(node, Node::Record(..)) && self.options.names.is_some() { 2 } else { 1 };
-        Ok(Attr { size, nlink, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
-    }
-
-    /// Fails for a directory of records that the stream has not.
-    fn check_dir(&self, dir: Node, s: u16) -> Result<(), Failure> {
-        let stream = self.stream(s)?;
-        let there = match dir {
-            Node::Npys(_) => stream.schema().is_some(),
-            Node::Pngs(_) => self.has_pictures(s),
-            Node::Files(_) => self.options.names.is_some(),
-            _ => true,
-        };
-        if there { Ok(()) } else { Err(Errno::NOENT.into()) }
-    }
-
-    /// The attributes of the inode that a name in the tree has.
-    fn tree_attr(&self, node: &zrfs::tree::Node) -> Result<Attr, Errno> {
-        let (kind, size) = match &node.kind {
-            NodeKind::Dir { .. } => (Kind::Dir, 0),
-            NodeKind::File { size, .. } => (Kind::File, *size),
-            NodeKind::Symlink { target } => (Kind::Symlink, target.len() as u64),
-        };
-        let perm = if kind == Kind::Symlink { 0o777 } else { node.meta.mode & 0o7777 & !self.options.umask };
-        let blank = self.blank(Node::Tree(node.ino), kind)?;
-        Ok(Attr { size, perm, nlink: node.nlink, mtime: node.meta.mtime, ..blank })
-    }
-
-    /// What a node's attributes are where nothing else is known.
-    fn blank(&self, node: Node, kind: Kind) -> Result<Attr, Errno> {
-        let (mode, nlink) = if kind == Kind::Dir { (0o555, 2) } else { (0o444, 1) };
-        let ino = self.ino(node)?;
-        Ok(Attr {
-            ino,
-            kind,
-            size: 0,
-            perm: mode & !self.options.umask,
-            nlink,
-            uid: self.options.uid,
-            gid: self.options.gid,
-            mtime: self.states.iter().map(|s| s.mtime).max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default(),
-            // Asking for the root is how people find out whether a mount is alive.
-            ttl: if ino == ROOT { SOON } else { FOREVER },
-        })
-    }
-
-    fn last_grown(&self) -> Mtime {
-        let grown = self.states.iter().map(|s| *s.grown.lock().unwrap_or_else(PoisonError::into_inner));
-        grown.max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default()
     }
 
     /// Turns a failure into its number. Damage is logged, once a file: whoever reads it sees no more than `EIO`.

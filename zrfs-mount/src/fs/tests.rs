@@ -5,6 +5,7 @@ use super::*;
 use crate::png::Image;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use tempfile::TempDir;
 use zrfs::dataset::{DATA_STREAM, DenseWriter, PATH_STREAM, RaggedWriter};
 use zrfs::format::Codec;

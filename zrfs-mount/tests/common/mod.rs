@@ -193,8 +193,9 @@ impl Mount {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone().unwrap());
         let mut child = command.spawn().unwrap();
         let start = Instant::now();
-        // `stat -f` asks the server, so a dead mount below is not taken for this one.
-        let answers = || run("stat", &["-f", mountpoint.to_str().unwrap()]).code == Some(0);
+        // `stat -f` asks the server, so a dead mount below is not taken for this one; nor is the directory for a mount,
+        // whose file system is of another kind.
+        let answers = || run("stat", &["-f", "-c", "%t", mountpoint.to_str().unwrap()]).out == "65735546\n";
         while !is_mounted(mountpoint) || !answers() {
             let ended = child.try_wait().unwrap();
             if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
