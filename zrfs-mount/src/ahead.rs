@@ -6,7 +6,7 @@
 //! wait decoded in the cache of records. How far it goes ahead is bounded in files and bytes, and starts small: when a
 //! reader stops, so does what is done for it.
 //!
-//! Readers within large files are seen by [`within`]: there the kernel reads ahead itself, and what is done beforehand is
+//! Readers within large files are seen by `within`: there the kernel reads ahead itself, and what is done beforehand is
 //! the decoding of the next records, on all threads.
 //!
 //! A damaged file is left out, for its reader to get the error.

@@ -1,7 +1,7 @@
 //! Which order readers follow, seen from the first reads of files.
 //!
 //! Files of one [`Space`] lie on a line: records by their index, files of a tree by their first record. A reader that
-//! is at a, then a+d, then a+2d, is expected at a+3d; what it is expected at next is an [`Order`]. Reads of several
+//! is at a, then a+d, then a+2d, is expected at a+3d; what it is expected at next is an `Order`. Reads of several
 //! readers come mixed, so an order is looked for among the last reads, not only between one read and the next.
 //!
 //! Once the pages ahead of a reader are in the kernel, nothing is seen of it until it reaches a file that was not

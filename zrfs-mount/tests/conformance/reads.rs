@@ -131,3 +131,34 @@ assert m[(1 << 19) - 8:(1 << 19) + 8] == (63).to_bytes(8, 'little') + (64).to_by
 "#;
     succeeds(&run("python3", &["-c", script, &mount.path(), &size.to_string()]));
 }
+
+/// squashfuse#121: 1 and 16 clients at 1, 4 and 16 threads, all right and none left waiting. (How fast they are is measured
+/// in docs/PERFORMANCE.md.)
+#[test]
+fn squashfuse121_one_and_sixteen_clients() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let records: Vec<Vec<u8>> = (0..150).map(|i| bytes(i, 1000 + i as usize * 700)).collect();
+    store(&path, "zstd", &records);
+    let want = dir.path().join("want");
+    std::fs::create_dir(&want).unwrap();
+    for (i, record) in records.iter().enumerate() {
+        std::fs::write(want.join(i.to_string()), record).unwrap();
+    }
+    let sums =
+        |at: &str| format!("cd {at} && seq 0 149 | xargs cat | sha1sum; seq 0 149 | sort -R | xargs cat | wc -c");
+    let right = succeeds(&shell(&sums(want.to_str().unwrap())));
+    for threads in ["1", "4", "16"] {
+        for clients in [1, 16] {
+            let mount = Mount::new(&path, &["--threads", threads]);
+            let one = sums(&format!("{}/records", mount.path()));
+            let all = format!("for k in $(seq {clients}); do ({one}) & done; wait");
+            let mut lines: Vec<String> = succeeds(&shell(&all)).lines().map(str::to_string).collect();
+            lines.sort();
+            lines.dedup();
+            let mut want: Vec<String> = right.lines().map(str::to_string).collect();
+            want.sort();
+            assert_eq!(lines, want, "{clients} clients, {threads} threads");
+        }
+    }
+}
