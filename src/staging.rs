@@ -6,7 +6,7 @@
 use crate::dataset::Source;
 use crate::error::{Error, Result};
 use crate::format::header::MAGIC;
-use crate::format::{DELETE_FILE, DICT_FILE, META_FILE, SCHEMA_FILE, TREE_FILE};
+use crate::format::{DELETE_FILE, DICT_FILE, META_FILE, SCHEMA_FILE, SUMS_FILE, TREE_FILE};
 use crate::storage::{Disk, Storage};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -157,6 +157,6 @@ fn only_ours(target: &Path) -> Result<(), String> {
 fn is_part(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let numbered = name.strip_suffix(".chunk").or(name.strip_suffix(".loc"));
-    [META_FILE, DICT_FILE, SCHEMA_FILE, DELETE_FILE].contains(&name)
+    [META_FILE, DICT_FILE, SCHEMA_FILE, DELETE_FILE, SUMS_FILE].contains(&name)
         || numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A file system that stores live in.
 pub trait Storage: Debug + Send + Sync {
@@ -50,6 +51,8 @@ pub trait StoreFile: Debug + Send + Sync {
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
     fn size(&self) -> io::Result<u64>;
+    /// When the file was last written to.
+    fn modified(&self) -> io::Result<SystemTime>;
     /// Cuts or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the file's bytes and length survive a power cut.
@@ -141,6 +144,9 @@ impl StoreFile for DiskFile {
     }
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.0.metadata()?.modified()
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)

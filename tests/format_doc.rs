@@ -1,6 +1,8 @@
 //! The examples in docs/FORMAT.md, decoded by the code.
 
+use zrfs::format::header::Note;
 use zrfs::format::schema::Schema;
+use zrfs::format::sums::{Head, NO_SUM, offset_of, sum_of};
 use zrfs::format::{Codec, Entry, Header, Kind};
 
 /// The bytes of the page's block ```` ```hex NAME ````.
@@ -17,6 +19,26 @@ fn header() {
     let header = Header { tail_offset: 80, length: 7, ..Header::new(Codec::Raw) };
     assert_eq!(Header::decode(&example("header")), Ok(header));
     assert_eq!(header.encode().to_vec(), example("header"));
+}
+
+#[test]
+fn noted() {
+    let header = Header { tail_offset: 80, length: 7, note: Note::Synced(7), ..Header::new(Codec::Raw) };
+    assert_eq!(Header::decode(&example("noted")), Ok(header));
+    assert_eq!(header.encode().to_vec(), example("noted"));
+}
+
+#[test]
+fn sums() {
+    let bytes = example("sums");
+    let head = Head::decode(bytes.first_chunk().unwrap()).unwrap();
+    assert_eq!(head.doubtful, 1);
+    assert_eq!(head.until, std::time::UNIX_EPOCH + std::time::Duration::new(1_798_761_600, 500_000_000));
+    assert_eq!(head.encode(), bytes[..32]);
+    for (i, sum) in [sum_of(crc32fast::hash(b"first")), sum_of(crc32fast::hash(b"second")), NO_SUM].iter().enumerate() {
+        let at = offset_of(i as u64) as usize;
+        assert_eq!(bytes[at..at + 4], sum.to_le_bytes());
+    }
 }
 
 #[test]

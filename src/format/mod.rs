@@ -9,6 +9,7 @@ pub mod header;
 pub mod journal;
 pub mod npy;
 pub mod schema;
+pub mod sums;
 pub mod table;
 pub mod tree;
 
@@ -28,6 +29,9 @@ pub const TREE_FILE: &str = "tree.zr";
 
 /// The journal's file, present only while a deletion is under way or was interrupted.
 pub const DELETE_FILE: &str = "delete.zr";
+
+/// The file of the checksums of raw records.
+pub const SUMS_FILE: &str = "sums.zr";
 
 /// The longest record in bytes, before compression.
 pub const MAX_RECORD: u64 = 1 << 31;

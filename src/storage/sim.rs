@@ -5,7 +5,7 @@
 //! name durable. After a power cut, each sector of 512 bytes of a file holds what it held at any one moment since the
 //! file's last sync, independently of its neighbours; so does the file's length, and so does each name. That is more
 //! than ext4 and XFS let happen (their journals keep names and lengths in order), so whatever survives this survives
-//! them.
+//! them. After a sync that failed, the next one takes what was pending for written.
 
 mod power;
 
@@ -19,6 +19,7 @@ use std::io::{self, IoSlice};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a disk writes wholly or not at all.
 const SECTOR: usize = 512;
@@ -46,9 +47,70 @@ impl<T: Clone> Versions<T> {
     }
 }
 
+/// A file's bytes, and what the cache has of them that the disk never gets.
+#[derive(Clone)]
+struct Pages {
+    versions: Versions<Vec<u8>>,
+    /// Sectors that a failed sync left in the cache as if they had been written, and what the disk has in their place.
+    /// The next sync passes over them, unless they are written to again.
+    clean: BTreeMap<usize, Vec<u8>>,
+}
+
+/// Sector `number` of a file, which may end in it or before.
+fn sector(bytes: &[u8], number: usize) -> &[u8] {
+    let at = (number * SECTOR).min(bytes.len());
+    &bytes[at..bytes.len().min(at + SECTOR)]
+}
+
+impl Pages {
+    fn new(bytes: Vec<u8>) -> Self {
+        Pages { versions: Versions::new(bytes), clean: BTreeMap::new() }
+    }
+    fn cached(&self) -> &Vec<u8> {
+        self.versions.cached()
+    }
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.clean.retain(|&n, _| (n + 1) * SECTOR <= at || n * SECTOR >= at + bytes.len());
+        self.versions.change(|file| {
+            file.resize(file.len().max(at + bytes.len()), 0);
+            file[at..at + bytes.len()].copy_from_slice(bytes);
+        });
+    }
+    fn set_len(&mut self, len: usize) {
+        self.clean.retain(|&n, _| n * SECTOR < len);
+        self.versions.change(|file| file.resize(len, 0));
+    }
+    fn sync(&mut self) {
+        let mut disk = self.cached().clone();
+        for (n, old) in &self.clean {
+            let end = disk.len().min((n + 1) * SECTOR);
+            let place = &mut disk[n * SECTOR..end];
+            place.fill(0);
+            let n = place.len().min(old.len());
+            place[..n].copy_from_slice(&old[..n]);
+        }
+        let cached = self.versions.0.pop().expect("there is always one");
+        self.versions.0.clear();
+        if *cached != disk {
+            self.versions.0.push(Arc::new(disk));
+        }
+        self.versions.0.push(cached);
+    }
+    /// What Linux does when it cannot write pages: it takes them for clean all the same.
+    fn fail_sync(&mut self) {
+        let (disk, cached) = (self.versions.0[0].clone(), self.cached().clone());
+        for n in 0..cached.len().div_ceil(SECTOR) {
+            let old = sector(&disk, n);
+            if old != sector(&cached, n) {
+                self.clean.entry(n).or_insert_with(|| old.to_vec());
+            }
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Node {
-    File(Versions<Vec<u8>>),
+    File(Pages),
     Dir(Versions<Names>),
 }
 
@@ -92,6 +154,8 @@ struct World {
     /// The call that the fault was injected into.
     failed: Option<Call>,
     hook: Option<(u64, Hook)>,
+    /// Calls from this one on fail, and locks stay.
+    stop: Option<u64>,
     step: usize,
     moments: Option<Vec<Moment>>,
 }
@@ -107,6 +171,14 @@ pub(crate) struct Sim {
 impl fmt::Debug for Sim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sim")
+    }
+}
+
+/// The error that the fault is, where it is one.
+fn errno_of(fault: Option<Fault>) -> Option<io::Error> {
+    match fault? {
+        Fault::Errno(n) | Fault::Torn(n) => Some(io::Error::from_raw_os_error(n)),
+        Fault::Interrupted | Fault::Short => None,
     }
 }
 
@@ -163,6 +235,15 @@ impl Sim {
         world.hook = Some((k, Box::new(hook)));
     }
 
+    /// Does the first `calls` calls of `act`, as a process that is halted then: it goes on holding its locks.
+    pub(crate) fn halted(&self, calls: u64, act: impl FnOnce()) {
+        let before = std::mem::replace(&mut self.world().calls, 0);
+        self.world().stop = Some(calls);
+        act();
+        let mut world = self.world();
+        (world.calls, world.stop) = (before, None);
+    }
+
     /// Whether the hook is still waiting.
     pub(crate) fn hook_waits(&self) -> bool {
         self.world().hook.is_some()
@@ -198,12 +279,17 @@ impl Sim {
             world = self.world();
         }
         world.calls += 1;
+        if world.stop.is_some_and(|at| k >= at) {
+            return Err(errno(rustix::io::Errno::IO));
+        }
         let fault = world.fault.filter(|(at, _)| *at == k).map(|(_, fault)| fault);
         if fault.is_some() {
             world.failed = Some(call);
         }
         let io = matches!(call, Call::Read | Call::Write);
         let done = match fault {
+            // A sync that fails does something all the same.
+            fault if call == Call::Sync => act(&mut world, fault),
             Some(Fault::Errno(n)) => Err(io::Error::from_raw_os_error(n)),
             Some(Fault::Torn(n)) if call != Call::Write => Err(io::Error::from_raw_os_error(n)),
             Some(Fault::Interrupted) if io => Err(errno(rustix::io::Errno::INTR)),
@@ -290,7 +376,7 @@ impl World {
             _ => Err(errno(rustix::io::Errno::NOTDIR)),
         }
     }
-    fn file(&mut self, node: usize) -> io::Result<&mut Versions<Vec<u8>>> {
+    fn file(&mut self, node: usize) -> io::Result<&mut Pages> {
         match self.nodes.get_mut(node) {
             Some(Node::File(file)) => Ok(file),
             _ => Err(errno(rustix::io::Errno::ISDIR)),
@@ -309,7 +395,7 @@ impl Storage for Sim {
         self.open_kind(path, true)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(self.handle(self.create(path, Node::File(Versions::new(Vec::new())))?))
+        Ok(self.handle(self.create(path, Node::File(Pages::new(Vec::new())))?))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         self.create(path, Node::Dir(Versions::new(Names::new()))).map(drop)
@@ -332,7 +418,10 @@ impl Storage for Sim {
         })
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.call(Call::Sync, |world, _| {
+        self.call(Call::Sync, |world, fault| {
+            if let Some(e) = errno_of(fault) {
+                return Err(e);
+            }
             let dir = self.resolve(world, path)?;
             world.names(dir)?.sync();
             Ok(())
@@ -361,7 +450,10 @@ impl fmt::Debug for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        if let Some(held) = self.sim.world().locks.get_mut(&self.node) {
+        let mut world = self.sim.world();
+        if world.stop.is_none()
+            && let Some(held) = world.locks.get_mut(&self.node)
+        {
             held.remove(&self.handle);
         }
     }
@@ -390,10 +482,7 @@ impl StoreFile for SimFile {
                 _ => {}
             }
             if !bytes.is_empty() {
-                world.file(self.node)?.change(|file| {
-                    file.resize(file.len().max(at + bytes.len()), 0);
-                    file[at..at + bytes.len()].copy_from_slice(&bytes);
-                });
+                world.file(self.node)?.write(at, &bytes);
             }
             match fault {
                 Some(Fault::Torn(n)) => Err(io::Error::from_raw_os_error(n)),
@@ -404,19 +493,26 @@ impl StoreFile for SimFile {
     fn size(&self) -> io::Result<u64> {
         self.sim.call(Call::Size, |world, _| Ok(world.file(self.node)?.cached().len() as u64))
     }
+    /// Time stands still here.
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.sim.call(Call::Size, |_, _| Ok(UNIX_EPOCH + Duration::new(1, 1)))
+    }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.sim.call(Call::SetLen, |world, _| {
-            world.file(self.node)?.change(|file| file.resize(len as usize, 0));
+            world.file(self.node)?.set_len(len as usize);
             Ok(())
         })
     }
     fn sync(&self) -> io::Result<()> {
-        self.sim.call(Call::Sync, |world, _| {
+        self.sim.call(Call::Sync, |world, fault| {
+            let failed = errno_of(fault);
             match &mut world.nodes[self.node] {
+                Node::File(file) if failed.is_some() => file.fail_sync(),
+                Node::Dir(_) if failed.is_some() => {}
                 Node::File(file) => file.sync(),
                 Node::Dir(names) => names.sync(),
             }
-            Ok(())
+            failed.map_or(Ok(()), Err)
         })
     }
     fn try_lock(&self, alone: bool) -> io::Result<bool> {

@@ -1,7 +1,8 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::files::{Files, Part};
-use super::locks::{InUse, lock_writer};
+use super::locks::{InUse, lock_writer, vouch};
+use super::sums::{self, Sums};
 use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
@@ -92,13 +93,16 @@ impl WriterOptions {
             create(&dict_path, dict)?.sync().map_err(Error::io("sync", &dict_path))?;
         }
         create(&dir.join("0.chunk"), &[])?;
+        let files = Files::new(storage.clone(), dir, true);
+        let sums = (self.codec == Codec::Raw).then(|| Sums::create(&files)).transpose()?;
         // The header comes last: a directory with a header is a store.
         let header = Header::new(self.codec);
         let meta = create(&dir.join(META_FILE), &header.encode())?;
-        let files = Files::new(storage, dir, true);
         let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
-        Ok(self.writer(files, in_use, meta, header, encoder))
+        let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
+        writer.vouch = Some(vouch(&writer.files)?);
+        Ok(writer)
     }
 
     /// Opens the existing store at `path` for appending. The store's own codec and dictionary hold; of the options
@@ -126,12 +130,20 @@ impl WriterOptions {
         let decoder = Decoder::new(header.codec, dict.as_deref())
             .map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
         let encoder = self.encoder(&dict_path, dict)?;
-        let mut writer = self.writer(files, in_use, meta, header, encoder);
+        let raw = header.codec == Codec::Raw;
+        let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
+        let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.finish_delete()?;
         if crashed {
             writer.recover(&decoder)?;
         }
-        writer.guarded(Writer::trim)?;
+        writer.guarded(|w| {
+            // A header whose sync failed may not be the one on the disk, which counts on more than this one.
+            w.commit()?;
+            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
+            w.trim()
+        })?;
+        writer.vouch = Some(vouch(&writer.files)?);
         Ok(writer)
     }
 
@@ -145,10 +157,29 @@ impl WriterOptions {
         Encoder::new(self.codec, level, dict).map_err(Error::invalid)
     }
 
-    fn writer(self, files: Files, in_use: InUse, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Writer {
-        let meta_path = files.dir().join(META_FILE);
-        let (layout, dirty) = (self.layout, BTreeSet::new());
-        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty, deletions: 0 }
+    fn writer(
+        self,
+        files: Files,
+        in_use: InUse,
+        meta: Arc<dyn StoreFile>,
+        header: Header,
+        encoder: Encoder,
+        sums: Option<Sums>,
+    ) -> Writer {
+        Writer {
+            meta_path: files.dir().join(META_FILE),
+            files,
+            in_use,
+            meta,
+            header,
+            encoder,
+            layout: self.layout,
+            sums,
+            latched: false,
+            dirty: BTreeSet::new(),
+            deletions: 0,
+            vouch: None,
+        }
     }
 }
 
@@ -165,12 +196,28 @@ pub struct Writer {
     pub(super) header: Header,
     encoder: Encoder,
     pub(super) layout: Layout,
+    /// The checksums of a raw store.
+    pub(super) sums: Option<Sums>,
     /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
     latched: bool,
     /// Parts written to since they were last synced.
     pub(super) dirty: BTreeSet<Part>,
     /// Deletions by this writer, which no rollback goes past.
     pub(super) deletions: u64,
+    /// Tells readers, for as long as it is held, that the store is whole up to its header.
+    vouch: Option<Arc<dyn StoreFile>>,
+}
+
+/// From here on, a change of `meta.zr` is another program's.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(sums) = self.sums.as_mut().filter(|_| !self.latched)
+            && let Err(e) = sums.end_lease(&*self.meta)
+        {
+            // What was said before holds; changes of the next minute are taken for ours.
+            log::warn!("{e}");
+        }
+    }
 }
 
 /// A length of a store to go back to; see [`Writer::rollback`].
@@ -242,6 +289,9 @@ impl Writer {
         for &part in &self.dirty {
             self.files.get(part)?.sync().map_err(Error::io("sync", self.files.path(part)))?;
         }
+        if let Some(sums) = &mut self.sums {
+            sums.sync()?;
+        }
         // The names of new files, before the header that counts on them.
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
         self.header.note = Note::Synced(self.header.length);
@@ -309,6 +359,9 @@ impl Writer {
 
     fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
         if self.header.codec == Codec::Raw {
+            if let Some(file) = &mut self.sums {
+                file.put(self.header.length, &sums::sums(records))?;
+            }
             return self.place(records.iter().map(|r| (*r, r.len())));
         }
         let bytes: usize = records.iter().map(|r| r.len()).sum();
@@ -361,7 +414,7 @@ impl Writer {
             header.length = header.length.checked_add(1).ok_or_else(full)?;
         }
         self.write_chunk(run_chunk, run_offset, &mut run)?;
-        self.write_table(&table)?;
+        self.write_table(self.header.length, &table)?;
         if !matches!(header.note, Note::Unsynced(_)) {
             header.note = Note::Unsynced(self.header.length);
         }
@@ -378,9 +431,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes entries from the store's present length on, over as many segments as they reach.
-    fn write_table(&mut self, mut entries: &[u8]) -> Result<()> {
-        let mut index = self.header.length;
+    /// Writes the entries of the records from `index` on, over as many segments as they reach.
+    pub(super) fn write_table(&mut self, mut index: u64, mut entries: &[u8]) -> Result<()> {
         while !entries.is_empty() {
             let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
             let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
@@ -397,7 +449,10 @@ impl Writer {
     }
 
     /// Makes the header true: from here on, readers see the new length.
-    pub(super) fn commit(&self) -> Result<()> {
+    pub(super) fn commit(&mut self) -> Result<()> {
+        if let Some(sums) = &mut self.sums {
+            sums.lease(&self.files)?;
+        }
         write_all_at(&*self.meta, &self.meta_path, &mut [IoSlice::new(&self.header.encode())], 0)
     }
 }

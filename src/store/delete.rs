@@ -4,19 +4,20 @@ use super::Writer;
 use super::files::{Files, Part};
 use crate::error::{Error, Result};
 use crate::format::header::Note;
-use crate::format::journal::Journal;
+use crate::format::journal::{Journal, MOVE_LEN, Moved};
+use crate::format::sums::NO_SUM;
 use crate::format::table::ENTRY_LEN;
-use crate::format::{DELETE_FILE, Entry, Header};
+use crate::format::{DELETE_FILE, Header};
 use crate::storage::{StoreFile, read_exact_at, write_all_at};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A journal holds at most so many bytes (4 million moves); larger deletions are done in several.
-const MAX_JOURNAL: u64 = 100 << 20;
-/// Moves in one journal.
+/// Moves in one journal; larger deletions are done in several.
 const MAX_MOVES: usize = 4 << 20;
+/// A journal has at most so many bytes.
+const MAX_JOURNAL: u64 = (MAX_MOVES * MOVE_LEN + 256) as u64;
 
 impl Writer {
     /// Deletes the records `indices`, in any order; repeats count once. The store's last records take the freed
@@ -55,7 +56,8 @@ impl Writer {
         // The records that move are the last ones; none has been moved yet, so one read gets them all.
         let last: Vec<u64> = (length..self.header.length).collect();
         let entries = self.files.entries(&last, self.layout.segment_entries)?;
-        let mut tail: Vec<Entry> = entries;
+        let sums = self.sums.as_ref().map_or_else(|| Ok(vec![NO_SUM; last.len()]), |sums| sums.get(&last))?;
+        let mut tail: Vec<Moved> = entries.into_iter().zip(sums).map(|(entry, sum)| Moved { entry, sum }).collect();
         let mut moves = BTreeMap::new();
         for &index in doomed {
             // `tail` is always the rest of the table from `length` on.
@@ -77,12 +79,12 @@ impl Writer {
     fn write_journal(&self, journal: &Journal) -> Result<()> {
         let path = self.files.dir().join(DELETE_FILE);
         let file = self.files.storage().create_new(&path).map_err(Error::io("create", &path))?;
-        write_all_at(&*file, &path, &mut [IoSlice::new(&journal.encode())], 0)?;
-        self.settle_journal(&*file, &path)
+        self.settle_journal(journal, &*file, &path)
     }
 
-    /// Makes the journal durable, before anything is changed on its word.
-    fn settle_journal(&self, file: &dyn StoreFile, path: &Path) -> Result<()> {
+    /// Writes the journal and makes it durable, before anything is changed on its word.
+    fn settle_journal(&self, journal: &Journal, file: &dyn StoreFile, path: &Path) -> Result<()> {
+        write_all_at(file, path, &mut [IoSlice::new(&journal.encode())], 0)?;
         file.sync().map_err(Error::io("sync", path))?;
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))
     }
@@ -91,7 +93,10 @@ impl Writer {
     /// mended by another run.
     fn apply(&mut self, journal: &Journal) -> Result<()> {
         let mut segments: Vec<(Part, Arc<dyn StoreFile>)> = Vec::new();
-        for (index, entry) in &journal.moves {
+        for (index, Moved { entry, sum }) in &journal.moves {
+            if let Some(sums) = &mut self.sums {
+                sums.put(*index, &[*sum])?;
+            }
             let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
             let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
             let part = Part::Segment(u32::try_from(segment).map_err(full)?);
@@ -106,6 +111,9 @@ impl Writer {
         }
         for (part, file) in &segments {
             file.sync().map_err(Error::io("sync", self.files.path(*part)))?;
+        }
+        if let Some(sums) = &mut self.sums {
+            sums.sync()?;
         }
         self.header = journal.after;
         self.commit()?;
@@ -126,10 +134,11 @@ impl Writer {
             Found::Nothing => Ok(()),
             Found::Journal(journal) if is_pending(&journal, &self.header) => {
                 log::warn!("{}: finishing a deletion that was interrupted", self.files.dir().display());
-                // Whoever wrote it may have been killed before it was durable.
+                // Whoever wrote it may have been killed before it was durable, or seen its sync fail: then the next
+                // sync would pass over pages that the kernel takes for clean.
                 let path = self.files.dir().join(DELETE_FILE);
                 let file = self.files.storage().open_rw(&path).map_err(Error::io("open", &path))?;
-                self.settle_journal(&*file, &path)?;
+                self.settle_journal(&journal, &*file, &path)?;
                 self.apply(&journal)
             }
             // Not whole, so nothing was changed yet; or of another store, or loaderx has changed the store since.

@@ -126,32 +126,52 @@ impl Files {
     /// Reads the table entries `indices` in any order, merging reads of near ones. They are decoded, not validated.
     pub(crate) fn entries(&self, indices: &[u64], segment_entries: u64) -> Result<Vec<Entry>> {
         let mut out = Vec::with_capacity(indices.len());
-        let mut window = [0; NEAR as usize];
-        let mut rest = indices;
-        while let Some((&first, _)) = rest.split_first() {
-            // The longest run of indices from here that stays inside one window of one segment.
-            let segment = first / segment_entries;
-            let (mut low, mut high) = (first, first);
-            let fits = |low: u64, high: u64| (high - low + 1) * ENTRY_LEN as u64 <= NEAR;
-            let run = rest
-                .iter()
-                .take_while(|&&i| {
-                    let (l, h) = (low.min(i), high.max(i));
-                    let ok = i / segment_entries == segment && fits(l, h);
-                    if ok {
-                        (low, high) = (l, h);
-                    }
-                    ok
-                })
-                .count();
-            let part = Part::Segment(u32::try_from(segment).map_err(|_| Error::Full { path: self.dir.clone() })?);
-            let bytes = &mut window[..(high - low + 1) as usize * ENTRY_LEN];
-            let at = (low % segment_entries) * ENTRY_LEN as u64;
-            read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")?;
-            let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
-            out.extend(rest[..run].iter().map(|i| Entry::decode(&entries[(i - low) as usize])));
-            rest = &rest[run..];
-        }
+        read_near::<ENTRY_LEN>(
+            indices,
+            segment_entries,
+            |first, bytes| {
+                let segment = u32::try_from(first / segment_entries);
+                let part = Part::Segment(segment.map_err(|_| Error::Full { path: self.dir.clone() })?);
+                let at = (first % segment_entries) * ENTRY_LEN as u64;
+                read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")
+            },
+            |bytes| out.push(Entry::decode(bytes)),
+        )?;
         Ok(out)
     }
+}
+
+/// Reads items of `N` bytes at `indices`, in any order, and hands each to `item`. Items that are near each other and in
+/// one file of `per_file` items are read by one call of `read`, which gets the first one's index and the bytes to fill.
+pub(super) fn read_near<const N: usize>(
+    indices: &[u64],
+    per_file: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<()>,
+    mut item: impl FnMut(&[u8; N]),
+) -> Result<()> {
+    let mut window = [0; NEAR as usize];
+    let mut rest = indices;
+    while let Some((&first, _)) = rest.split_first() {
+        // The longest run of indices from here that stays inside one window of one file.
+        let file = first / per_file;
+        let (mut low, mut high) = (first, first);
+        let fits = |low: u64, high: u64| high - low < NEAR / N as u64;
+        let run = rest
+            .iter()
+            .take_while(|&&i| {
+                let (l, h) = (low.min(i), high.max(i));
+                let ok = i / per_file == file && fits(l, h);
+                if ok {
+                    (low, high) = (l, h);
+                }
+                ok
+            })
+            .count();
+        let bytes = &mut window[..(high - low + 1) as usize * N];
+        read(low, bytes)?;
+        let (items, _) = bytes.as_chunks::<N>();
+        rest[..run].iter().for_each(|i| item(&items[(i - low) as usize]));
+        rest = &rest[run..];
+    }
+    Ok(())
 }

@@ -62,7 +62,7 @@ impl Setup {
     }
 
     pub(super) fn reader(&self, sim: &Sim) -> Result<Store> {
-        OpenOptions::new().layout(self.layout).storage(Arc::new(sim.clone())).open("s")
+        OpenOptions::new().verify_on_read(true).layout(self.layout).storage(Arc::new(sim.clone())).open("s")
     }
 }
 

@@ -11,24 +11,31 @@ mod gather;
 #[cfg(test)]
 mod history;
 mod locks;
+mod rebuild;
 mod recover;
+mod sums;
+#[cfg(test)]
+mod sums_tests;
 #[cfg(test)]
 mod tests;
 mod verify;
 
 pub use append::{Mark, Writer, WriterOptions};
+pub use rebuild::Rebuilt;
 pub use verify::{Bad, Verified};
 
 use crate::codec::{Decoder, MAX_DICT};
 use crate::error::{Error, Result};
+use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
 use files::{Files, Part};
-use locks::{InUse, has_writer};
+use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use sums::Sums;
 
 /// A reader tries so often to open a store that is being changed.
 const TRIES: usize = 4;
@@ -39,11 +46,17 @@ pub struct OpenOptions {
     storage: Arc<dyn Storage>,
     layout: Layout,
     salvage: bool,
+    verify_on_read: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, salvage: false }
+        OpenOptions {
+            storage: Arc::new(Disk::default()),
+            layout: Layout::STANDARD,
+            salvage: false,
+            verify_on_read: false,
+        }
     }
 }
 
@@ -72,6 +85,15 @@ impl OpenOptions {
     #[must_use]
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;
+        self
+    }
+
+    /// Compares raw records with their checksums whenever one is read whole, so that a damaged one is an error instead
+    /// of wrong bytes. Records without a checksum, and parts of raw records
+    /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared.
+    #[must_use]
+    pub fn verify_on_read(mut self, yes: bool) -> Self {
+        self.verify_on_read = yes;
         self
     }
 
@@ -111,9 +133,10 @@ impl OpenOptions {
         let in_use = InUse::register(&files)?;
         let written = read_header(&*meta, &meta_path)?;
         let mut header = written;
-        let crashed = header.unsynced() && !has_writer(&*meta);
+        let crashed = header.unsynced() && !is_vouched_for(&files);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
+        let sums = if header.codec == Codec::Raw { Sums::open(&files, &*meta)? } else { None };
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
         let moved = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
@@ -123,11 +146,12 @@ impl OpenOptions {
             delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => HashMap::new(),
         };
         if crashed {
-            header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
+            header.length = recover::whole_length(&files, &header, self.layout, &decoder, sums.as_ref())?;
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
         let header = RwLock::new(Known { written, header });
-        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
+        let (layout, verify_on_read) = (self.layout, self.verify_on_read);
+        Ok(Store { files, meta, header, decoder, layout, moved, sums, verify_on_read, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -153,8 +177,11 @@ pub struct Store {
     header: RwLock<Known>,
     decoder: Decoder,
     layout: Layout,
-    /// Entries that an interrupted deletion has yet to move.
-    moved: HashMap<u64, Entry>,
+    /// Records that an interrupted deletion has yet to move.
+    moved: HashMap<u64, Moved>,
+    /// The checksums of a raw store that has some.
+    sums: Option<Sums>,
+    verify_on_read: bool,
     _in_use: InUse,
 }
 
@@ -269,7 +296,7 @@ impl Store {
         let mut entries = self.files.entries(indices, self.layout.segment_entries)?;
         if !self.moved.is_empty() {
             for (entry, index) in entries.iter_mut().zip(indices) {
-                *entry = self.moved.get(index).copied().unwrap_or(*entry);
+                *entry = self.moved.get(index).map_or(*entry, |moved| moved.entry);
             }
         }
         for (entry, &index) in entries.iter().zip(indices) {

@@ -82,6 +82,9 @@ impl StoreFile for Memory {
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.lock().unwrap().as_ref().unwrap().len() as u64)
     }
+    fn modified(&self) -> io::Result<std::time::SystemTime> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     fn set_len(&self, _: u64) -> io::Result<()> {
         Ok(())
     }

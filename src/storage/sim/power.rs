@@ -1,6 +1,6 @@
 //! Crashes of the simulated file system: what may be left of what was pending.
 
-use super::{Node, SECTOR, Sim, Versions};
+use super::{Node, Pages, SECTOR, Sim, Versions};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 
@@ -29,6 +29,7 @@ impl Moment {
         let mut dice = Dice::new(outcome);
         let settle = |node: &Node| match node {
             Node::File(file) => {
+                let file = &file.versions;
                 dice.next_file();
                 let len = dice.version(file).len();
                 let mut bytes = vec![0; len];
@@ -38,7 +39,7 @@ impl Moment {
                     let have = version.get(at..version.len().min(end)).unwrap_or_default();
                     bytes[at..at + have.len()].copy_from_slice(have);
                 }
-                Node::File(Versions::new(bytes))
+                Node::File(Pages::new(bytes))
             }
             Node::Dir(dir) => {
                 dice.next_file();
