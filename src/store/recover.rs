@@ -10,8 +10,8 @@ use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, Entry, Header, Layout};
+use crate::pool::pool;
 use crate::storage::read_exact_at;
-use rayon::prelude::*;
 
 /// Records that are checked together.
 const BLOCK: u64 = 1024;
@@ -49,6 +49,8 @@ impl Writer {
     /// is written there again. Otherwise, where a power cut takes the new bytes, the old ones could stand in their
     /// place, and pass for the new record: an old frame is as whole as a new one.
     pub(super) fn trim(&mut self) -> Result<()> {
+        // Whoever wrote the header may have been killed before it was durable, and an older one counts on more.
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
         let header = self.header;
         let entries = self.layout.segment_entries;
         let last = header.length.saturating_sub(1);
@@ -85,8 +87,8 @@ pub(super) fn whole_length(files: &Files, header: &Header, layout: Layout, decod
         let end = table_end(files, at, layout)?.min(header.length).min(at + BLOCK);
         let indices: Vec<u64> = (at..end).collect();
         let entries = files.entries(&indices, layout.segment_entries)?;
-        let bad = entries.par_iter().map(|entry| is_whole(files, header, layout, decoder, entry));
-        let whole: Vec<bool> = bad.collect::<Result<_>>()?;
+        let whole = pool().map(&entries, |entry| is_whole(files, header, layout, decoder, entry));
+        let whole: Vec<bool> = whole.into_iter().collect::<Result<_>>()?;
         let good = whole.iter().take_while(|&&whole| whole).count() as u64;
         at += good;
         if at < end || good == 0 {

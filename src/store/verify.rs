@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::Codec;
 use crate::format::table::ENTRY_LEN;
 use crate::pack::Progress;
-use rayon::prelude::*;
+use crate::pool::pool;
 
 /// Records that are looked up together.
 const BLOCK: u64 = 4096;
@@ -54,15 +54,12 @@ impl Store {
         for start in (0..length).step_by(BLOCK as usize) {
             progress.check()?;
             let indices: Vec<u64> = (start..length.min(start.saturating_add(BLOCK))).collect();
-            let results: Vec<Result<(u64, bool)>> = indices
-                .par_iter()
-                .map(|&index| {
-                    progress.check()?;
-                    let bytes = self.read(index)?.len() as u64;
-                    progress.add(1, bytes);
-                    Ok((bytes, self.carries_checksum(index)?))
-                })
-                .collect();
+            let results: Vec<Result<(u64, bool)>> = pool().map(&indices, |&index| {
+                progress.check()?;
+                let bytes = self.read(index)?.len() as u64;
+                progress.add(1, bytes);
+                Ok((bytes, self.carries_checksum(index)?))
+            });
             for (&index, result) in indices.iter().zip(results) {
                 found.records += 1;
                 match result {
