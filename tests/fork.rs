@@ -148,9 +148,11 @@ fn a_child_does_not_write_with_its_parents_writer() {
     writer.append(&[b"one"]).unwrap();
     let refused = |e: Option<Error>| matches!(e, Some(Error::Invalid(text)) if text.contains("fork"));
     let child = fork(|| {
+        let progress = zrfs::pack::Progress::default();
         refused(writer.append(&[b"x"]).err())
             && refused(writer.sync().err())
             && refused(writer.delete(&[0]).err())
+            && refused(writer.compact(&progress).err())
             && matches!(WriterOptions::new(Codec::Zstd).open(&path), Err(Error::Locked { .. }))
     });
     ends_well(child, "a writer's child");

@@ -15,16 +15,15 @@ fn faults() -> Vec<Fault> {
 }
 
 /// Runs `script` with `fault` at storage call `at`. Returns which call was hit, if the script came so far, and whether
-/// the operation failed for it.
+/// the operation failed for it, or could rightly do without.
 fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> Option<(Call, bool)> {
     let sim = Sim::new();
     let mut history = History::new(setup, &sim);
     sim.fail(at, fault);
     for (k, step) in script.iter().enumerate() {
         let context = format!("{context} in {step:?}");
-        // A reader keeps deletions out, so there is one during the other steps only.
-        let reader =
-            (k > 0 && !matches!(step, Step::Delete(_) | Step::Rollback)).then(|| sim.calmly(|| setup.reader(&sim)));
+        // A reader keeps some steps out, so there is one during the others only.
+        let reader = (k > 0 && !step.alone()).then(|| sim.calmly(|| setup.reader(&sim)));
         let reader = reader.transpose().unwrap_or_else(|e| panic!("{context}: a reader before: {e}"));
         let done = history.step(step);
         let Some(call) = sim.failed() else {
@@ -42,6 +41,10 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         }
         drop(reader);
         let failed = done.is_err();
+        // A compaction does with less room where the disk has not more.
+        let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+        let full = matches!(fault, Fault::Errno(n) | Fault::Torn(n) if full.contains(&n));
+        let made_do = matches!(step, Step::Compact) && full;
         if failed {
             assert!(matches!(done, Err(Error::Io { .. })), "{context}: {done:?}");
             if let Some(writer) = &mut history.writer
@@ -71,7 +74,7 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         let writer = setup.writer(&sim).open("s");
         let (Some(seen), Ok(writer)) = (seen, writer) else {
             assert!(now.done.is_none(), "{context}: the store does not open again");
-            return Some((call, failed));
+            return Some((call, failed || made_do));
         };
         assert!(check("reopened").as_ref() == Some(&seen), "{context}: opening again changed the records");
         history.resume(seen, writer);
@@ -79,7 +82,7 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         history.step(&Step::Sync).unwrap();
         history.writer = None;
         assert!(history.states.last() == read_all(&sim, setup).ok().as_ref(), "{context}: cannot go on");
-        return Some((call, failed));
+        return Some((call, failed || made_do));
     }
     None
 }

@@ -1,6 +1,9 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
@@ -20,6 +23,7 @@ mod tests;
 mod verify;
 
 pub use append::{Mark, Writer, WriterOptions};
+pub use compact::Compacted;
 pub use shared::SharedWriter;
 pub use verify::{Bad, Verified};
 
