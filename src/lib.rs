@@ -9,9 +9,11 @@ pub mod cache;
 pub mod codec;
 pub mod dataset;
 pub mod error;
+mod fork;
 pub mod format;
 pub mod info;
 pub mod pack;
+mod pool;
 pub mod sampler;
 mod staging;
 pub mod storage;
@@ -21,7 +23,7 @@ pub mod unpack;
 
 pub use dataset::{Dataset, Source, Stream};
 pub use error::{Error, Result};
-pub use store::{OpenOptions, Store, Writer, WriterOptions};
+pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 
 /// The README's examples run as tests.
 #[cfg(doctest)]

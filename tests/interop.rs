@@ -11,6 +11,7 @@ use std::process::Command;
 use zrfs::dataset::{DenseWriter, RaggedWriter};
 use zrfs::format::dtype::DType;
 use zrfs::format::{Codec, Kind};
+use zrfs::pack::Progress;
 use zrfs::{Error, Source, Stream, WriterOptions};
 
 /// The Python that has loaderx.
@@ -272,6 +273,42 @@ fn loaderx_changes_checked_stores() {
 fn checked_and_agreed(path: &Path, theirs: &Value) -> u64 {
     assert_agreed(path, theirs);
     checked(path).0
+}
+
+#[test]
+fn loaderx_goes_on_with_what_we_compacted() {
+    let dir = scratch();
+    let stores = written_by_us(dir.path());
+    let (mut deleted, mut moved) = (Vec::new(), 0);
+    for path in &stores {
+        // loaderx keeps the shapes of a ragged store in step with what it deletes.
+        deleted.push(loaderx(["delete", path.to_str().unwrap(), "0", "4", "2"]));
+        let mut writer = WriterOptions::new(Codec::Raw).open(path).unwrap();
+        moved += writer.compact(&Progress::default()).unwrap().moved;
+    }
+    assert!(moved > 100, "{moved} records moved");
+    let theirs = loaderx(["read".as_ref()].into_iter().chain(stores.iter().map(|p| p.as_os_str())));
+    for (path, deleted) in stores.iter().zip(&deleted) {
+        assert_equal(&theirs[path.file_name().unwrap().to_str().unwrap()], deleted, "compacted");
+        assert_agreed(path, deleted);
+        assert_agreed(path, &loaderx(["append", path.to_str().unwrap(), "5"]));
+    }
+}
+
+#[test]
+fn loaderx_reads_a_store_that_we_emptied_and_compacted() {
+    let dir = scratch();
+    let path = dir.path().join("empty");
+    let mut writer =
+        DenseWriter::create(&path, WriterOptions::new(Codec::Zstd), DType::parse("<f4").unwrap(), vec![2]).unwrap();
+    writer.append(&[1; 800]).unwrap();
+    writer.close().unwrap();
+    let mut writer = WriterOptions::new(Codec::Zstd).open(&path).unwrap();
+    writer.delete(&(0..100).collect::<Vec<_>>()).unwrap();
+    writer.compact(&Progress::default()).unwrap();
+    drop(writer);
+    assert_eq!(read(&path)["records"], json!([]));
+    assert_agreed(&path, &loaderx(["append", path.to_str().unwrap(), "5"]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bar;
 mod cat;
+mod compact;
 mod info;
 mod ls;
 mod pack;
@@ -52,6 +53,7 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Compact(compact::Args),
     Sample(sample::Args),
 }
 
@@ -62,6 +64,8 @@ enum Failure {
     Error(Error),
     /// Everything that went wrong was printed, and the rest was done.
     Partial,
+    /// A signal stopped it; what that means for what it worked on.
+    Interrupted(&'static str),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -97,18 +101,22 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Compact(args) => compact::run(&args),
         Command::Sample(args) => sample::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
-        Err(Failure::Error(Error::Interrupted)) => {
-            eprintln!("zrfs: interrupted; nothing was left behind");
-            ExitCode::from(130)
-        }
+        Err(Failure::Error(Error::Interrupted)) => interrupted("nothing was left behind"),
+        Err(Failure::Interrupted(then)) => interrupted(then),
         Err(Failure::Error(e)) => {
             eprintln!("zrfs: {e}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn interrupted(then: &str) -> ExitCode {
+    eprintln!("zrfs: interrupted; {then}");
+    ExitCode::from(130)
 }

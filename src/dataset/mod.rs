@@ -1,9 +1,11 @@
 //! What a path holds: one store, or a dataset of streams that belong together.
 
+mod compact;
 mod shapes;
 mod stream;
 mod write;
 
+pub use compact::compact;
 pub use stream::Stream;
 pub use write::{DenseWriter, RaggedMark, RaggedWriter};
 

@@ -156,6 +156,8 @@ struct World {
     hook: Option<(u64, Hook)>,
     /// Calls from this one on fail, and locks stay.
     stop: Option<u64>,
+    /// Bytes that all files together may have.
+    capacity: Option<usize>,
     step: usize,
     moments: Option<Vec<Moment>>,
 }
@@ -204,6 +206,12 @@ impl Sim {
     pub(crate) fn fail(&self, k: u64, fault: Fault) {
         let mut world = self.world();
         (world.calls, world.fault, world.failed) = (0, Some((k, fault)), None);
+    }
+
+    /// Makes the disk full once it has `more` bytes more than now.
+    pub(crate) fn limit(&self, more: usize) {
+        let mut world = self.world();
+        world.capacity = Some(world.bytes() + more);
     }
 
     /// Ends injection.
@@ -364,6 +372,11 @@ impl Sim {
 }
 
 impl World {
+    /// Bytes of all files, removed ones too.
+    fn bytes(&self) -> usize {
+        let bytes = |node: &Node| if let Node::File(file) = node { file.cached().len() } else { 0 };
+        self.nodes.iter().map(bytes).sum()
+    }
     fn names(&mut self, node: usize) -> io::Result<&mut Versions<Names>> {
         match self.nodes.get_mut(node) {
             Some(Node::Dir(names)) => Ok(names),
@@ -480,6 +493,10 @@ impl StoreFile for SimFile {
                 Some(Fault::Short) => bytes.truncate(bytes.len().div_ceil(2)),
                 Some(Fault::Torn(_)) => bytes.truncate(((at + bytes.len()) / SECTOR * SECTOR).saturating_sub(at)),
                 _ => {}
+            }
+            let grows = (at + bytes.len()).saturating_sub(world.file(self.node)?.cached().len());
+            if world.capacity.is_some_and(|most| world.bytes() + grows > most) {
+                return Err(errno(rustix::io::Errno::NOSPC));
             }
             if !bytes.is_empty() {
                 world.file(self.node)?.write(at, &bytes);

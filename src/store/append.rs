@@ -6,10 +6,11 @@ use super::sums::{self, Sums};
 use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::format::header::Note;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
+use crate::pool::pool;
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
-use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 
 /// An append compresses and writes at most about this many bytes of records at a time, so that its memory is bounded
 /// whatever it is given (a single larger record excepted).
-const ROUND: usize = 32 << 20;
+pub(super) const ROUND: usize = 32 << 20;
 
 /// A thread compresses at least this many bytes of records at a time.
 const MIN_SHARE: usize = 64 << 10;
@@ -172,8 +173,9 @@ impl WriterOptions {
             in_use,
             meta,
             header,
-            encoder,
+            encoder: Arc::new(encoder),
             layout: self.layout,
+            maker: Maker::here(),
             sums,
             latched: false,
             dirty: BTreeSet::new(),
@@ -187,6 +189,9 @@ impl WriterOptions {
 ///
 /// What survives what: when [`append`](Writer::append) returns, its records survive the end of this process, however
 /// it comes; when [`sync`](Writer::sync) returns, everything appended before survives a power cut.
+///
+/// It belongs to the process that opened it. In a forked child every call that writes gives [`Error::Invalid`]; the lock
+/// stays until both have dropped it.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) files: Files,
@@ -194,8 +199,9 @@ pub struct Writer {
     pub(super) meta: Arc<dyn StoreFile>,
     pub(super) meta_path: PathBuf,
     pub(super) header: Header,
-    encoder: Encoder,
+    encoder: Arc<Encoder>,
     pub(super) layout: Layout,
+    maker: Maker,
     /// The checksums of a raw store.
     pub(super) sums: Option<Sums>,
     /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
@@ -264,9 +270,7 @@ impl Writer {
     /// batch too), and every further call gives [`Error::Latched`].
     pub fn append(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
         let first = self.len();
-        if let Some(bad) = records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
-            return Err(Error::RecordLength { length: bad.len() as u64 });
-        }
+        check_lengths(records)?;
         self.guarded(|w| {
             for round in shares(records, ROUND) {
                 w.append_round(round)?;
@@ -284,7 +288,8 @@ impl Writer {
         self.guarded(Writer::sync_all)
     }
 
-    pub(super) fn sync_all(&mut self) -> Result<()> {
+    /// Makes the bytes of all parts that were written to durable.
+    pub(super) fn sync_parts(&mut self) -> Result<()> {
         // `Part` orders chunks before segments.
         for &part in &self.dirty {
             self.files.get(part)?.sync().map_err(Error::io("sync", self.files.path(part)))?;
@@ -292,13 +297,17 @@ impl Writer {
         if let Some(sums) = &mut self.sums {
             sums.sync()?;
         }
+        self.dirty.clear();
+        Ok(())
+    }
+
+    pub(super) fn sync_all(&mut self) -> Result<()> {
+        self.sync_parts()?;
         // The names of new files, before the header that counts on them.
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
         self.header.note = Note::Synced(self.header.length);
         self.commit()?;
-        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
-        self.dirty.clear();
-        Ok(())
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))
     }
 
     /// Syncs and closes the store.
@@ -338,6 +347,7 @@ impl Writer {
 
     /// Runs a step that moves records, while nobody else has the store open.
     pub(super) fn alone(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.check_process()?;
         // Refused for somebody's sake, it has changed nothing, so it does not latch.
         self.in_use.exchange(&self.files, true)?;
         let done = self.guarded(step);
@@ -349,6 +359,7 @@ impl Writer {
 
     /// Runs a step that writes; if it fails, the writer latches.
     pub(super) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.check_process()?;
         if self.latched {
             return Err(Error::Latched { path: self.files.dir().to_path_buf() });
         }
@@ -357,45 +368,38 @@ impl Writer {
         done
     }
 
-    fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        if self.header.codec == Codec::Raw {
-            if let Some(file) = &mut self.sums {
-                file.put(self.header.length, &sums::sums(records))?;
-            }
-            return self.place(records.iter().map(|r| (*r, r.len())));
-        }
-        let bytes: usize = records.iter().map(|r| r.len()).sum();
-        let share = (bytes / (rayon::current_num_threads() * 4)).max(MIN_SHARE);
-        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
-        let encoder = &self.encoder;
-        let compressed: Vec<(Vec<u8>, Vec<usize>)> = shares
-            .par_iter()
-            .map(|records| {
-                let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
-                encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
-                Ok((frames, lengths))
-            })
-            .collect::<Result<_>>()?;
-        let frames = compressed.iter().flat_map(|(frames, lengths)| {
-            let mut rest = &frames[..];
-            lengths.iter().map(move |&n| {
-                let (frame, tail) = rest.split_at(n);
-                rest = tail;
-                frame
-            })
-        });
-        self.place(frames.zip(records.iter().map(|r| r.len())))
+    /// Two processes with one writer would write over each other.
+    fn check_process(&self) -> Result<()> {
+        if self.maker.is_here() { Ok(()) } else { Err(self.maker.refusal(self.path())) }
     }
 
-    /// Gives each frame its place, writes the frames, then the table, then the header.
-    fn place<'f>(&mut self, frames: impl Iterator<Item = (&'f [u8], usize)>) -> Result<()> {
+    /// The process that may write.
+    pub(super) fn maker(&self) -> Maker {
+        self.maker
+    }
+
+    /// What compresses this store's records.
+    pub(super) fn encoder(&self) -> Arc<Encoder> {
+        self.encoder.clone()
+    }
+
+    pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
+        let encoded = Encoded::shared_out(&self.encoder, records)?;
+        self.place(&encoded, records)
+    }
+
+    /// Gives each frame of `records` its place, writes the checksums and frames, then the table, then the header.
+    pub(super) fn place(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
+        if let (Encoded::Raw(sums), Some(file)) = (encoded, &mut self.sums) {
+            file.put(self.header.length, sums)?;
+        }
         let mut header = self.header;
         let mut table = Vec::new();
-        let mut run: Vec<IoSlice<'f>> = Vec::new();
+        let mut run: Vec<IoSlice<'_>> = Vec::new();
         let (mut run_chunk, mut run_offset) = (header.tail_chunk, header.tail_offset);
         let dir = self.files.dir().to_path_buf();
         let full = || Error::Full { path: dir.clone() };
-        for (frame, length) in frames {
+        for (frame, length) in encoded.frames(records) {
             // A frame can only be longer than 2^32 - 1 if the record was, and those are refused.
             let phys = u32::try_from(frame.len()).map_err(|_| full())?;
             if u64::from(header.tail_offset) + u64::from(phys) >= self.layout.chunk_bytes {
@@ -457,8 +461,73 @@ impl Writer {
     }
 }
 
+/// # Errors
+/// [`Error::RecordLength`] for the first record that is too short or too long to be stored.
+pub(super) fn check_lengths(records: &[&[u8]]) -> Result<()> {
+    match records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
+        Some(bad) => Err(Error::RecordLength { length: bad.len() as u64 }),
+        None => Ok(()),
+    }
+}
+
+/// A round of records as they will stand in the chunks, before they have a place there.
+pub(super) enum Encoded {
+    /// Raw records stay as they are; these are their checksums.
+    Raw(Vec<u32>),
+    /// Frames that stand one after the other, and the length of each.
+    Frames(Vec<(Vec<u8>, Vec<usize>)>),
+}
+
+impl Encoded {
+    /// Compresses, or sums, on all cores.
+    fn shared_out(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
+        if encoder.codec() == Codec::Raw {
+            return Ok(Encoded::Raw(sums::sums(records)));
+        }
+        let pool = pool();
+        let bytes: usize = records.iter().map(|r| r.len()).sum();
+        let share = (bytes / (pool.threads() * 4)).max(MIN_SHARE);
+        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
+        let compressed = pool.map(&shares, |records| frames(encoder, records)).into_iter().collect::<Result<_>>()?;
+        Ok(Encoded::Frames(compressed))
+    }
+
+    /// The same on the calling thread.
+    pub(super) fn here(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
+        Ok(match encoder.codec() {
+            Codec::Raw => Encoded::Raw(records.iter().map(|r| sums::sum(r)).collect()),
+            Codec::Zstd | Codec::ZstdDict => Encoded::Frames(vec![frames(encoder, records)?]),
+        })
+    }
+
+    /// Each record's frame and its own length.
+    fn frames<'f>(&'f self, records: &'f [&'f [u8]]) -> Box<dyn Iterator<Item = (&'f [u8], usize)> + 'f> {
+        let lengths = records.iter().map(|r| r.len());
+        let compressed = match self {
+            Encoded::Raw(_) => return Box::new(records.iter().copied().zip(lengths)),
+            Encoded::Frames(compressed) => compressed,
+        };
+        let frames = compressed.iter().flat_map(|(frames, lengths)| {
+            let mut rest = &frames[..];
+            lengths.iter().map(move |&n| {
+                let (frame, tail) = rest.split_at(n);
+                rest = tail;
+                frame
+            })
+        });
+        Box::new(frames.zip(lengths))
+    }
+}
+
+/// The records' frames, one after the other, and the length of each.
+fn frames(encoder: &Encoder, records: &[&[u8]]) -> Result<(Vec<u8>, Vec<usize>)> {
+    let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
+    encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
+    Ok((frames, lengths))
+}
+
 /// Cuts `records` into consecutive shares of about `bytes` bytes, each of at least one record.
-fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
+pub(super) fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
     let mut rest = records;
     std::iter::from_fn(move || {
         let mut sum = 0usize;

@@ -1,7 +1,7 @@
 //! Power cuts and kills at every storage call, on the simulated file system: whatever is left opens, and holds what was
 //! promised. `docs/RELIABILITY.md` says what follows from it.
 
-use super::history::{History, Records, Setup, read_all, record, scripts, setups};
+use super::history::{History, Records, SMALL, Setup, Step, read_all, record, scripts, setups};
 use super::*;
 use crate::pack::Progress;
 use crate::storage::sim::{Moment, Outcome, Sim};
@@ -99,6 +99,10 @@ fn survive(
     };
     assert_eq!(writer.len(), seen.len() as u64, "{context}: reader and writer disagree");
     assert!(read_all(sim, setup).unwrap() == seen, "{context}: opening for writing changed the records");
+    if setup.compacts {
+        writer.compact_with(SMALL, &Progress::default()).unwrap();
+        assert!(read_all(sim, setup).unwrap() == seen, "{context}: compacting changed the records");
+    }
     let mut more: Vec<Vec<u8>> = lost.iter().take(5).enumerate().map(|(i, r)| record(1 << 20 | i, r.len())).collect();
     more.push(record(1 << 21, 40));
     sim.step(1);
@@ -144,6 +148,7 @@ fn power_cuts(codec: Codec) {
     let figures = Figures::default();
     for setup in setups(codec) {
         for (name, script) in scripts() {
+            let setup = Setup { compacts: script.iter().any(|step| matches!(step, Step::Compact)), ..setup.clone() };
             let (history, moments) = History::run(&setup, &script);
             moments.par_iter().enumerate().for_each(|(k, moment)| {
                 Figures::add(&figures.moments, 1);
@@ -190,6 +195,7 @@ fn kills() {
     let figures = Figures::default();
     for setup in Codec::ALL.into_iter().flat_map(setups) {
         for (name, script) in scripts() {
+            let setup = Setup { compacts: script.iter().any(|step| matches!(step, Step::Compact)), ..setup.clone() };
             let (history, moments) = History::run(&setup, &script);
             moments.par_iter().enumerate().for_each(|(k, moment)| {
                 Figures::add(&figures.moments, 1);

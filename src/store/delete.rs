@@ -12,7 +12,6 @@ use crate::storage::{StoreFile, read_exact_at, write_all_at};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Moves in one journal; larger deletions are done in several.
 const MAX_MOVES: usize = 4 << 20;
@@ -92,7 +91,8 @@ impl Writer {
     /// Does what the journal says, and removes it. Doing it again changes nothing, so a crash anywhere in here is
     /// mended by another run.
     fn apply(&mut self, journal: &Journal) -> Result<()> {
-        let mut segments: Vec<(Part, Arc<dyn StoreFile>)> = Vec::new();
+        // Their files are not all kept open: there may be more than a process can have.
+        let mut segments: Vec<Part> = Vec::new();
         for (index, Moved { entry, sum }) in &journal.moves {
             if let Some(sums) = &mut self.sums {
                 sums.put(*index, &[*sum])?;
@@ -100,17 +100,14 @@ impl Writer {
             let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
             let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
             let part = Part::Segment(u32::try_from(segment).map_err(full)?);
-            if segments.last().is_none_or(|(last, _)| *last != part) {
-                segments.push((part, self.files.get(part)?));
+            if segments.last() != Some(&part) {
+                segments.push(part);
             }
-            if let Some((part, file)) = segments.last() {
-                let bytes = entry.encode();
-                let path = self.files.path(*part);
-                write_all_at(&**file, &path, &mut [IoSlice::new(&bytes)], at * ENTRY_LEN as u64)?;
-            }
+            let (file, path) = (self.files.get(part)?, self.files.path(part));
+            write_all_at(&*file, &path, &mut [IoSlice::new(&entry.encode())], at * ENTRY_LEN as u64)?;
         }
-        for (part, file) in &segments {
-            file.sync().map_err(Error::io("sync", self.files.path(*part)))?;
+        for &part in &segments {
+            self.files.get(part)?.sync().map_err(Error::io("sync", self.files.path(part)))?;
         }
         if let Some(sums) = &mut self.sums {
             sums.sync()?;

@@ -17,7 +17,7 @@ fn faults() -> Vec<Fault> {
 /// What a fault hit.
 struct Hit {
     call: Call,
-    /// Whether the operation failed for it.
+    /// Whether the operation failed for it, or could rightly do without.
     failed: bool,
     /// Whether it hit a writer that ended to be opened again, or the one that opened.
     reopen: bool,
@@ -30,9 +30,8 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
     sim.fail(at, fault);
     for (k, step) in script.iter().enumerate() {
         let context = format!("{context} in {step:?}");
-        // A reader keeps deletions out, so there is one during the other steps only.
-        let reader =
-            (k > 0 && !matches!(step, Step::Delete(_) | Step::Rollback)).then(|| sim.calmly(|| setup.reader(&sim)));
+        // A reader keeps some steps out, so there is one during the others only.
+        let reader = (k > 0 && !step.alone()).then(|| sim.calmly(|| setup.reader(&sim)));
         let reader = reader.transpose().unwrap_or_else(|e| panic!("{context}: a reader before: {e}"));
         let done = history.step(step);
         let Some(call) = sim.failed() else {
@@ -50,7 +49,11 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         }
         drop(reader);
         let failed = done.is_err();
-        let hit = Hit { call, failed, reopen: matches!(step, Step::Reopen) };
+        // A compaction does with less room where the disk has not more.
+        let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+        let full = matches!(fault, Fault::Errno(n) | Fault::Torn(n) if full.contains(&n));
+        let made_do = matches!(step, Step::Compact) && full;
+        let hit = Hit { call, failed: failed || made_do, reopen: matches!(step, Step::Reopen) };
         if failed {
             assert!(matches!(done, Err(Error::Io { .. })), "{context}: {done:?}");
             if let Some(writer) = &mut history.writer

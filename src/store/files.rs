@@ -1,6 +1,7 @@
 //! The numbered files of a store (`N.chunk`, `N.loc`), opened when they are needed and few at a time.
 
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::format::Entry;
 use crate::format::table::ENTRY_LEN;
 use crate::storage::{Storage, StoreFile, read_exact_at};
@@ -8,7 +9,7 @@ use lru::LruCache;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// So many numbered files of one store are open at most, however many it has.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
@@ -54,13 +55,20 @@ pub(crate) struct Files {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
     writable: bool,
+    maker: Maker,
     open: Mutex<LruCache<Part, Arc<dyn StoreFile>>>,
 }
 
 impl Files {
     /// `storage` must be pinned to `dir`, so that all files come from the same directory.
     pub(crate) fn new(storage: Arc<dyn Storage>, dir: &Path, writable: bool) -> Self {
-        Files { storage, dir: dir.to_path_buf(), writable, open: Mutex::new(LruCache::new(MAX_OPEN)) }
+        Files {
+            storage,
+            dir: dir.to_path_buf(),
+            writable,
+            maker: Maker::here(),
+            open: Mutex::new(LruCache::new(MAX_OPEN)),
+        }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -78,15 +86,19 @@ impl Files {
     /// The file of an existing part.
     pub(crate) fn get(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
         // The lock is held while the file is opened, so that no two threads open the same one.
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut open) = self.maker.lock(&self.open) else { return self.open(part) };
         if let Some(file) = open.get(&part) {
             return Ok(file.clone());
         }
-        let path = self.path(part);
-        let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
-        let file = file.map_err(Error::io("open", &path))?;
+        let file = self.open(part)?;
         open.put(part, file.clone());
         Ok(file)
+    }
+
+    fn open(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
+        let path = self.path(part);
+        let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
+        file.map_err(Error::io("open", &path))
     }
 
     /// Opens the first files already now, as many as stay open anyway: whoever has them reads on when the store is
@@ -106,7 +118,9 @@ impl Files {
         }
         let path = self.path(part);
         let file = self.storage.create_new(&path).map_err(Error::io("create", &path))?;
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).put(part, file.clone());
+        if let Some(mut open) = self.maker.lock(&self.open) {
+            open.put(part, file.clone());
+        }
         Ok(file)
     }
 
@@ -118,9 +132,18 @@ impl Files {
 
     /// Removes a part's file.
     pub(crate) fn remove(&self, part: Part) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).pop(&part);
+        if let Some(mut open) = self.maker.lock(&self.open) {
+            open.pop(&part);
+        }
         let path = self.path(part);
         self.storage.remove(&path).map_err(Error::io("remove", &path))
+    }
+
+    /// The error that the table's entry of record `index` cannot be true.
+    pub(crate) fn entry_error(&self, index: u64, segment_entries: u64, reason: String) -> Error {
+        let segment = u32::try_from(index / segment_entries).unwrap_or(u32::MAX);
+        let offset = index % segment_entries * ENTRY_LEN as u64;
+        Error::corrupt(self.path(Part::Segment(segment)), offset, reason).at_record(index)
     }
 
     /// Reads the table entries `indices` in any order, merging reads of near ones. They are decoded, not validated.

@@ -7,8 +7,8 @@ use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
+use crate::pool::pool;
 use crate::storage::{StoreFile, read_exact_at};
-use rayon::prelude::*;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -154,8 +154,9 @@ impl Store {
             return run_here(files, decoder, codec, tasks);
         }
         // A few shares a thread: small enough to even out records of different lengths.
-        let share = tasks.len().div_ceil(rayon::current_num_threads() * 4);
-        tasks.par_chunks_mut(share).try_for_each(|share| run_here(files, decoder, codec, share))
+        let pool = pool();
+        let share = tasks.len().div_ceil(pool.threads() * 4);
+        pool.try_chunks(tasks, share, |share| run_here(files, decoder, codec, share))
     }
 }
 

@@ -1,6 +1,9 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
@@ -13,6 +16,9 @@ mod history;
 mod locks;
 mod rebuild;
 mod recover;
+mod shared;
+#[cfg(test)]
+mod sharing_tests;
 mod sums;
 #[cfg(test)]
 mod sums_tests;
@@ -21,11 +27,14 @@ mod tests;
 mod verify;
 
 pub use append::{Mark, Writer, WriterOptions};
+pub use compact::Compacted;
 pub use rebuild::Rebuilt;
+pub use shared::SharedWriter;
 pub use verify::{Bad, Verified};
 
 use crate::codec::{Decoder, MAX_DICT};
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
@@ -34,7 +43,7 @@ use files::{Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 use sums::Sums;
 
 /// A reader tries so often to open a store that is being changed.
@@ -149,9 +158,9 @@ impl OpenOptions {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder, sums.as_ref())?;
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
-        let header = RwLock::new(Known { written, header });
-        let (layout, verify_on_read) = (self.layout, self.verify_on_read);
-        Ok(Store { files, meta, header, decoder, layout, moved, sums, verify_on_read, _in_use: in_use })
+        let opened = Known { written, header };
+        let (maker, header, layout, verify_on_read) = (Maker::here(), RwLock::new(opened), self.layout, self.verify_on_read);
+        Ok(Store { files, meta, maker, opened, header, decoder, layout, moved, sums, verify_on_read, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -170,10 +179,17 @@ impl OpenOptions {
 ///
 /// It sees the records that were there when it was opened, and those appended since after a
 /// [`refresh`](Store::refresh).
+///
+/// A child that is forked while the store is open reads on with its copy of it, on threads of its own, whatever the
+/// parent's threads were doing. The lock that keeps deletions away belongs to both, and stays until both have closed the
+/// store.
 #[derive(Debug)]
 pub struct Store {
     files: Files,
     meta: Arc<dyn StoreFile>,
+    maker: Maker,
+    /// What was known when it was opened.
+    opened: Known,
     header: RwLock<Known>,
     decoder: Decoder,
     layout: Layout,
@@ -191,6 +207,20 @@ pub struct Store {
 struct Known {
     written: Header,
     header: Header,
+}
+
+impl Known {
+    /// What is known once `new` stands in `meta.zr`.
+    fn followed_by(self, new: Header, dir: &Path) -> Result<Known> {
+        if new == self.written {
+            return Ok(self);
+        }
+        if new.length < self.header.length || new.codec != self.header.codec {
+            let reason = "the store was deleted from or replaced; open it again";
+            return Err(Error::corrupt(dir.join(META_FILE), 0, reason));
+        }
+        Ok(Known { written: new, header: new })
+    }
 }
 
 impl Store {
@@ -228,7 +258,15 @@ impl Store {
     }
 
     fn known(&self) -> Known {
-        *self.header.read().unwrap_or_else(PoisonError::into_inner)
+        match self.maker.read(&self.header) {
+            Some(known) => *known,
+            // In a child whose parent was refreshing just when it forked.
+            None => self.read_header().and_then(|new| self.opened.followed_by(new, self.path())).unwrap_or(self.opened),
+        }
+    }
+
+    fn read_header(&self) -> Result<Header> {
+        read_header(&*self.meta, &self.path().join(META_FILE))
     }
 
     /// Bytes that the chunks reach to, those of deleted records and of chunk ends included.
@@ -262,17 +300,23 @@ impl Store {
     /// [`Error::Corrupt`] if the store became shorter or changed its codec, which appends never do: it was deleted from
     /// or replaced in place, and has to be opened again.
     pub fn refresh(&self) -> Result<u64> {
-        let path = self.path().join(META_FILE);
-        let new = read_header(&*self.meta, &path)?;
-        let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
-        if new == known.written {
-            return Ok(known.header.length);
+        // Read under the lock, so that of two threads that refresh the later one has the later header.
+        let known = self.maker.write(&self.header);
+        let new = self.read_header()?;
+        let now = known.as_ref().map_or(&self.opened, |known| &**known).followed_by(new, self.path())?;
+        if let Some(mut known) = known {
+            *known = now;
         }
-        if new.length < known.header.length || new.codec != known.header.codec {
-            return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));
-        }
-        *known = Known { written: new, header: new };
-        Ok(new.length)
+        Ok(now.header.length)
+    }
+
+    /// Whether a [`refresh`](Store::refresh) would find something new: records appended by another process, or that the
+    /// store was changed otherwise. Changes nothing, and costs one read of 32 bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the header is damaged; [`Error::Io`].
+    pub fn has_news(&self) -> Result<bool> {
+        Ok(self.read_header()? != self.known().written)
     }
 
     /// Where record `index` is: its table entry, checked against the header.
@@ -300,7 +344,9 @@ impl Store {
             }
         }
         for (entry, &index) in entries.iter().zip(indices) {
-            entry.validate(&header, self.layout).map_err(|reason| self.entry_error(index, reason))?;
+            entry
+                .validate(&header, self.layout)
+                .map_err(|reason| self.files.entry_error(index, self.layout.segment_entries, reason))?;
         }
         Ok(entries)
     }
@@ -308,12 +354,6 @@ impl Store {
     /// The storage that the store's files come from, pinned to its directory.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         self.files.storage()
-    }
-
-    fn entry_error(&self, index: u64, reason: String) -> Error {
-        let segment = u32::try_from(index / self.layout.segment_entries).unwrap_or(u32::MAX);
-        let offset = index % self.layout.segment_entries * ENTRY_LEN as u64;
-        Error::corrupt(self.files.path(Part::Segment(segment)), offset, reason).at_record(index)
     }
 }
 

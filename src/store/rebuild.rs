@@ -5,7 +5,7 @@ use super::{Bad, Part, Writer};
 use crate::error::{Error, Result};
 use crate::format::{Codec, Entry};
 use crate::pack::Progress;
-use rayon::prelude::*;
+use crate::pool::pool;
 
 /// Records whose sums are made together.
 const BLOCK: u64 = 4096;
@@ -69,15 +69,12 @@ impl Writer {
     ) -> Result<()> {
         let indices: Vec<u64> = (first..self.header.length.min(first + BLOCK)).collect();
         let entries = self.files.entries(&indices, self.layout.segment_entries)?;
-        let found: Vec<Result<u32>> = entries
-            .par_iter()
-            .map(|entry| {
-                progress.check()?;
-                let sum = self.sum_of_record(entry)?;
-                progress.add(1, entry.phys_length.into());
-                Ok(sum)
-            })
-            .collect();
+        let found: Vec<Result<u32>> = pool().map(&entries, |entry| {
+            progress.check()?;
+            let sum = self.sum_of_record(entry)?;
+            progress.add(1, entry.phys_length.into());
+            Ok(sum)
+        });
         let Some(sums) = &mut self.sums else { return Ok(()) };
         let mut stored = sums.get(&indices)?;
         for (((&index, entry), found), stored) in indices.iter().zip(&entries).zip(found).zip(&mut stored) {

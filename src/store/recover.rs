@@ -11,8 +11,8 @@ use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, Entry, Header, Layout};
+use crate::pool::pool;
 use crate::storage::{read_exact_at, write_all_at};
-use rayon::prelude::*;
 use std::io::IoSlice;
 
 /// Records that are checked together.
@@ -85,6 +85,8 @@ impl Writer {
     /// is written there again. Otherwise, where a power cut takes the new bytes, the old ones could stand in their
     /// place, and pass for the new record: an old frame is as whole as a new one.
     pub(super) fn trim(&mut self) -> Result<()> {
+        // Whoever wrote the header may have been killed before it was durable, and an older one counts on more.
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
         let header = self.header;
         let entries = self.layout.segment_entries;
         let last = header.length.saturating_sub(1);
@@ -137,8 +139,9 @@ pub(super) fn whole_length(
             Some(sums) => sums.get(&indices)?.into_iter().map(Some).collect(),
             None => vec![None; indices.len()],
         };
-        let bad = entries.par_iter().zip(sums).map(|(entry, sum)| is_whole(files, header, layout, decoder, entry, sum));
-        let whole: Vec<bool> = bad.collect::<Result<_>>()?;
+        let records: Vec<(Entry, Option<u32>)> = entries.into_iter().zip(sums).collect();
+        let whole = pool().map(&records, |(entry, sum)| is_whole(files, header, layout, decoder, entry, *sum));
+        let whole: Vec<bool> = whole.into_iter().collect::<Result<_>>()?;
         let good = whole.iter().take_while(|&&whole| whole).count() as u64;
         at += good;
         if at < end || good == 0 {

@@ -10,8 +10,8 @@ use super::read_header;
 use crate::error::{Error, Result};
 use crate::format::sums::{HEAD_LEN, Head, NO_SUM, SUM_LEN, offset_of, sum_of};
 use crate::format::{META_FILE, SUMS_FILE};
+use crate::pool::pool;
 use crate::storage::{StoreFile, read_at_most, write_all_at};
-use rayon::prelude::*;
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -214,7 +214,7 @@ pub(super) fn sums(records: &[&[u8]]) -> Vec<u32> {
     if records.len() < 2 || records.iter().map(|r| r.len()).sum::<usize>() < WORTH_SHARING {
         return records.iter().map(|r| sum(r)).collect();
     }
-    records.par_iter().map(|r| sum(r)).collect()
+    pool().map(records, |r| sum(r))
 }
 
 /// The sum of `length` bytes at `offset` of a chunk. Memory does not grow with the record.

@@ -8,7 +8,7 @@ use crate::format::Codec;
 use crate::format::sums::NO_SUM;
 use crate::format::table::ENTRY_LEN;
 use crate::pack::Progress;
-use rayon::prelude::*;
+use crate::pool::pool;
 
 /// Records that are looked up together.
 const BLOCK: u64 = 4096;
@@ -61,27 +61,24 @@ impl Store {
             progress.check()?;
             let indices: Vec<u64> = (start..length.min(start.saturating_add(BLOCK))).collect();
             let sums = self.stored_sums(&indices)?;
-            let results: Vec<Result<(u64, Match)>> = indices
-                .par_iter()
-                .zip(sums)
-                .map(|(&index, stored)| {
-                    progress.check()?;
-                    let record = self.read(index)?;
-                    let bytes = record.len() as u64;
-                    progress.add(1, bytes);
-                    if self.codec() != Codec::Raw {
-                        // A checksum that the frame carries was compared when it was decoded.
-                        return Ok((bytes, if self.carries_checksum(index)? { Match::Yes } else { Match::Unknown }));
-                    }
-                    let found = sums::compare(stored, sums::sum(&record));
-                    if found == Match::No && index >= sure_from {
-                        let entry = self.entry(index)?;
-                        let path = self.files.path(Part::Chunk(entry.chunk_id));
-                        return Err(sums::mismatch(&path, entry.offset.into()).at_record(index));
-                    }
-                    Ok((bytes, found))
-                })
-                .collect();
+            let records: Vec<(u64, u32)> = indices.iter().copied().zip(sums).collect();
+            let results: Vec<Result<(u64, Match)>> = pool().map(&records, |&(index, stored)| {
+                progress.check()?;
+                let record = self.read(index)?;
+                let bytes = record.len() as u64;
+                progress.add(1, bytes);
+                if self.codec() != Codec::Raw {
+                    // A checksum that the frame carries was compared when it was decoded.
+                    return Ok((bytes, if self.carries_checksum(index)? { Match::Yes } else { Match::Unknown }));
+                }
+                let found = sums::compare(stored, sums::sum(&record));
+                if found == Match::No && index >= sure_from {
+                    let entry = self.entry(index)?;
+                    let path = self.files.path(Part::Chunk(entry.chunk_id));
+                    return Err(sums::mismatch(&path, entry.offset.into()).at_record(index));
+                }
+                Ok((bytes, found))
+            });
             for (&index, result) in indices.iter().zip(results) {
                 found.records += 1;
                 match result {
