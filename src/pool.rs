@@ -47,6 +47,12 @@ fn start() -> Option<rayon::ThreadPool> {
     built.inspect_err(|e| log::warn!("no threads can be started ({e}); working on one")).ok()
 }
 
+/// Whether this thread works for a pool: this one, or one of the caller's. Work within work stays there. To wait in one pool
+/// for another, a thread would take up more of its own pool's work meanwhile, which waits in turn, until the stack ends.
+fn is_worker() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
 impl Pool {
     /// How many threads work.
     pub(crate) fn threads(self) -> usize {
@@ -56,6 +62,7 @@ impl Pool {
     /// What `work` makes of each item, in their order.
     pub(crate) fn map<T: Sync, R: Send>(self, items: &[T], work: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
         match self.0 {
+            Some(_) if items.len() > 1 && is_worker() => items.par_iter().map(work).collect(),
             Some(pool) if items.len() > 1 => pool.install(|| items.par_iter().map(work).collect()),
             _ => items.iter().map(work).collect(),
         }
@@ -69,6 +76,7 @@ impl Pool {
         work: impl Fn(&mut [T]) -> Result<(), E> + Sync + Send,
     ) -> Result<(), E> {
         match self.0 {
+            Some(_) if items.len() > size && is_worker() => items.par_chunks_mut(size).try_for_each(work),
             Some(pool) if items.len() > size => pool.install(|| items.par_chunks_mut(size).try_for_each(work)),
             _ => items.chunks_mut(size).try_for_each(work),
         }
@@ -98,6 +106,17 @@ mod tests {
             );
         }
         assert!(pool().threads() >= 1 && Pool(None).threads() == 1);
+    }
+
+    /// Callers with a pool of their own, whose threads all wait for ours at once.
+    #[test]
+    fn work_within_the_work_of_another_pool_ends() {
+        let outer: Vec<u64> = (0..20_000).collect();
+        let callers = rayon::ThreadPoolBuilder::new().num_threads(4).stack_size(256 << 10).build().unwrap();
+        let inner: Vec<u64> = (0..100).collect();
+        let one = |n: &u64| pool().map(&inner, |i| i + n).iter().sum::<u64>();
+        let sums: Vec<u64> = callers.install(|| outer.par_iter().map(one).collect());
+        assert!(sums.iter().zip(&outer).all(|(sum, n)| *sum == 4950 + 100 * n));
     }
 
     #[test]

@@ -99,7 +99,8 @@ impl OpenOptions {
 
     /// Compares raw records with their checksums whenever one is read whole, so that a damaged one is an error instead
     /// of wrong bytes. Records without a checksum, and parts of raw records
-    /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared.
+    /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared. Costs three
+    /// small reads a batch, one for neighbouring checksums, and the sum of the bytes, at several GB/s a core.
     #[must_use]
     pub fn verify_on_read(mut self, yes: bool) -> Self {
         self.verify_on_read = yes;
