@@ -18,7 +18,7 @@ pub mod store;
 pub mod tree;
 pub mod unpack;
 
-pub use dataset::{Dataset, Source, Stream};
+pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
 pub use store::{OpenOptions, Store, Writer, WriterOptions};
 

@@ -23,7 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// What a disk writes wholly or not at all.
 const SECTOR: usize = 512;
 
-type Names = BTreeMap<OsString, usize>;
+#[derive(Clone, Default)]
+struct Names {
+    nodes: BTreeMap<OsString, usize>,
+    /// Names that a rename changed together since the directory was synced: both changes survive or neither.
+    renames: Vec<[OsString; 2]>,
+}
 
 /// A thing with a durable version, the first, and pending ones, up to the cached one, the last.
 #[derive(Clone)]
@@ -46,6 +51,15 @@ impl<T: Clone> Versions<T> {
     }
 }
 
+impl Versions<Names> {
+    fn sync_names(&mut self) {
+        self.sync();
+        if let Some(names) = self.0.first_mut() {
+            Arc::make_mut(names).renames.clear();
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Node {
     File(Versions<Vec<u8>>),
@@ -59,6 +73,7 @@ pub(crate) enum Call {
     Create,
     List,
     Remove,
+    Rename,
     Read,
     Write,
     Size,
@@ -117,7 +132,7 @@ fn errno(n: rustix::io::Errno) -> io::Error {
 impl Sim {
     /// An empty file system.
     pub(crate) fn new() -> Self {
-        Self::from_nodes(vec![Node::Dir(Versions::new(Names::new()))])
+        Self::from_nodes(vec![Node::Dir(Versions::new(Names::default()))])
     }
 
     fn from_nodes(nodes: Vec<Node>) -> Self {
@@ -209,7 +224,7 @@ impl Sim {
             Some(Fault::Interrupted) if io => Err(errno(rustix::io::Errno::INTR)),
             fault => act(&mut world, fault),
         };
-        if matches!(call, Call::Create | Call::Remove | Call::Write | Call::SetLen | Call::Sync) {
+        if matches!(call, Call::Create | Call::Remove | Call::Rename | Call::Write | Call::SetLen | Call::Sync) {
             let (nodes, step) = (world.nodes.clone(), world.step);
             if let Some(moments) = &mut world.moments {
                 moments.push(Moment { nodes, step });
@@ -265,11 +280,11 @@ impl Sim {
             let (dir, name) = self.locate(world, path)?;
             let name = name.ok_or_else(|| errno(rustix::io::Errno::EXIST))?;
             let node = world.nodes.len();
-            if world.names(dir)?.cached().contains_key(name) {
+            if world.names(dir)?.cached().nodes.contains_key(name) {
                 return Err(errno(rustix::io::Errno::EXIST));
             }
             world.names(dir)?.change(|names| {
-                names.insert(name.into(), node);
+                names.nodes.insert(name.into(), node);
             });
             world.nodes.push(new);
             Ok(node)
@@ -286,7 +301,9 @@ impl World {
     }
     fn find(&self, dir: usize, name: &OsStr) -> io::Result<usize> {
         match self.nodes.get(dir) {
-            Some(Node::Dir(names)) => names.cached().get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT)),
+            Some(Node::Dir(names)) => {
+                names.cached().nodes.get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT))
+            }
             _ => Err(errno(rustix::io::Errno::NOTDIR)),
         }
     }
@@ -312,12 +329,12 @@ impl Storage for Sim {
         Ok(self.handle(self.create(path, Node::File(Versions::new(Vec::new())))?))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.create(path, Node::Dir(Versions::new(Names::new()))).map(drop)
+        self.create(path, Node::Dir(Versions::new(Names::default()))).map(drop)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         self.call(Call::List, |world, _| {
             let dir = self.resolve(world, path)?;
-            Ok(world.names(dir)?.cached().keys().cloned().collect())
+            Ok(world.names(dir)?.cached().nodes.keys().cloned().collect())
         })
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -326,7 +343,22 @@ impl Storage for Sim {
             let name = name.ok_or_else(|| errno(rustix::io::Errno::ISDIR))?;
             world.find(dir, name)?;
             world.names(dir)?.change(|names| {
-                names.remove(name);
+                names.nodes.remove(name);
+            });
+            Ok(())
+        })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, |world, _| {
+            let ((dir, from), (to_dir, to)) = (self.locate(world, from)?, self.locate(world, to)?);
+            let (Some(from), Some(to), true) = (from, to, dir == to_dir) else {
+                return Err(errno(rustix::io::Errno::XDEV));
+            };
+            let node = world.find(dir, from)?;
+            world.names(dir)?.change(|names| {
+                names.nodes.remove(from);
+                names.nodes.insert(to.into(), node);
+                names.renames.push([from.into(), to.into()]);
             });
             Ok(())
         })
@@ -334,7 +366,7 @@ impl Storage for Sim {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.call(Call::Sync, |world, _| {
             let dir = self.resolve(world, path)?;
-            world.names(dir)?.sync();
+            world.names(dir)?.sync_names();
             Ok(())
         })
     }
@@ -414,7 +446,7 @@ impl StoreFile for SimFile {
         self.sim.call(Call::Sync, |world, _| {
             match &mut world.nodes[self.node] {
                 Node::File(file) => file.sync(),
-                Node::Dir(names) => names.sync(),
+                Node::Dir(names) => names.sync_names(),
             }
             Ok(())
         })

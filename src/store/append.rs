@@ -2,11 +2,14 @@
 
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer};
+use super::shapes::Typed;
 use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
 use crate::format::header::Note;
-use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
+use crate::format::{
+    Codec, DICT_FILE, Entry, Header, Kind, Layout, MAX_RECORD, META_FILE, SCHEMA_FILE, Schema, table::ENTRY_LEN,
+};
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
 use rayon::prelude::*;
 use std::collections::BTreeSet;
@@ -30,12 +33,14 @@ pub struct WriterOptions {
     codec: Codec,
     level: Option<i32>,
     dict: Option<Vec<u8>>,
+    schema: Option<Schema>,
 }
 
 impl WriterOptions {
     /// A store of `codec` at the codec's usual level, on the real file system.
     pub fn new(codec: Codec) -> Self {
-        WriterOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, codec, level: None, dict: None }
+        let storage = Arc::new(Disk::default());
+        WriterOptions { storage, layout: Layout::STANDARD, codec, level: None, dict: None, schema: None }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -50,6 +55,18 @@ impl WriterOptions {
     pub fn dict(mut self, dict: Vec<u8>) -> Self {
         self.dict = Some(dict);
         self
+    }
+
+    /// Gives a new store this schema.
+    pub(crate) fn schema(mut self, schema: Schema) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The storage, pinned to `dir`, and options that take the files from there.
+    pub(crate) fn pinned(&self, dir: &Path) -> Result<(Arc<dyn Storage>, Self)> {
+        let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
+        Ok((storage.clone(), self.clone().storage(storage)))
     }
 
     /// Puts the files into `storage`: the seam for tests.
@@ -91,6 +108,11 @@ impl WriterOptions {
         if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
             create(&dict_path, dict)?.sync().map_err(Error::io("sync", &dict_path))?;
         }
+        if let Some(schema) = &self.schema {
+            let schema = Schema { codec: Some(self.codec), ..schema.clone() };
+            let path = dir.join(SCHEMA_FILE);
+            create(&path, &schema.encode(0))?.sync().map_err(Error::io("sync", &path))?;
+        }
         create(&dir.join("0.chunk"), &[])?;
         // The header comes last: a directory with a header is a store.
         let header = Header::new(self.codec);
@@ -98,7 +120,8 @@ impl WriterOptions {
         let files = Files::new(storage, dir, true);
         let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
-        Ok(self.writer(files, in_use, meta, header, encoder))
+        let ragged = self.schema.as_ref().is_some_and(|schema| schema.kind == Kind::Ragged);
+        Ok(Writer { ragged, ..self.writer(files, in_use, meta, header, encoder) })
     }
 
     /// Opens the existing store at `path` for appending. The store's own codec and dictionary hold; of the options
@@ -128,6 +151,8 @@ impl WriterOptions {
         let encoder = self.encoder(&dict_path, dict)?;
         let mut writer = self.writer(files, in_use, meta, header, encoder);
         writer.finish_delete()?;
+        let typed = Typed::open(&**writer.files.storage(), dir, false)?;
+        writer.ragged = typed.is_some_and(|typed| typed.shapes.is_some());
         if crashed {
             writer.recover(&decoder)?;
         }
@@ -148,7 +173,8 @@ impl WriterOptions {
     fn writer(self, files: Files, in_use: InUse, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Writer {
         let meta_path = files.dir().join(META_FILE);
         let (layout, dirty) = (self.layout, BTreeSet::new());
-        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty, deletions: 0 }
+        let (latched, deletions, ragged) = (false, 0, false);
+        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched, dirty, deletions, ragged }
     }
 }
 
@@ -171,6 +197,8 @@ pub struct Writer {
     pub(super) dirty: BTreeSet<Part>,
     /// Deletions by this writer, which no rollback goes past.
     pub(super) deletions: u64,
+    /// Whether the records have shapes of their own, which have to be written and moved with them.
+    ragged: bool,
 }
 
 /// A length of a store to go back to; see [`Writer::rollback`].
@@ -212,14 +240,18 @@ impl Writer {
     /// the first records before the last.
     ///
     /// # Errors
-    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, before anything is written;
-    /// [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
+    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, and [`Error::Invalid`] if the store is ragged
+    /// ([`RaggedWriter`](crate::dataset::RaggedWriter) writes those), before anything is written; [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
     /// batch too), and every further call gives [`Error::Latched`].
     pub fn append(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
+        self.refuse_ragged()?;
+        self.append_shaped(records)
+    }
+
+    /// The same, where the records' shapes were written before.
+    pub(crate) fn append_shaped(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
         let first = self.len();
-        if let Some(bad) = records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
-            return Err(Error::RecordLength { length: bad.len() as u64 });
-        }
+        check_lengths(records)?;
         self.guarded(|w| {
             for round in shares(records, ROUND) {
                 w.append_round(round)?;
@@ -227,6 +259,21 @@ impl Writer {
             Ok(())
         })?;
         Ok(first..self.len())
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] if the records have shapes, which a change of the records alone would tear from them.
+    pub(super) fn refuse_ragged(&self) -> Result<()> {
+        if self.ragged {
+            let reason = "is a ragged store, whose records have a shape each: RaggedWriter changes both";
+            return Err(Error::invalid(format!("{} {reason}", self.path().display())));
+        }
+        Ok(())
+    }
+
+    /// The storage that the store's files are in, pinned to its directory.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        self.files.storage()
     }
 
     /// Makes everything appended so far survive a power cut: data first, then the table, then the header.
@@ -297,8 +344,16 @@ impl Writer {
         done.and(back)
     }
 
+    /// Keeps all others out of the store (`true`), or lets them in again.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if anybody else has the store open.
+    pub(crate) fn exclude(&self, others: bool) -> Result<()> {
+        self.in_use.exchange(&self.files, others)
+    }
+
     /// Runs a step that writes; if it fails, the writer latches.
-    pub(super) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         if self.latched {
             return Err(Error::Latched { path: self.files.dir().to_path_buf() });
         }
@@ -399,6 +454,15 @@ impl Writer {
     /// Makes the header true: from here on, readers see the new length.
     pub(super) fn commit(&self) -> Result<()> {
         write_all_at(&*self.meta, &self.meta_path, &mut [IoSlice::new(&self.header.encode())], 0)
+    }
+}
+
+/// # Errors
+/// [`Error::RecordLength`] if one of `records` cannot be stored.
+pub(crate) fn check_lengths(records: &[&[u8]]) -> Result<()> {
+    match records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
+        Some(bad) => Err(Error::RecordLength { length: bad.len() as u64 }),
+        None => Ok(()),
     }
 }
 

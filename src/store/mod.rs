@@ -12,11 +12,14 @@ mod gather;
 mod history;
 mod locks;
 mod recover;
+pub(crate) mod shapes;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+pub(crate) use append::check_lengths;
 pub use append::{Mark, Writer, WriterOptions};
+pub(crate) use delete::{Others, doomed, moves};
 pub use verify::{Bad, Verified};
 
 use crate::codec::{Decoder, MAX_DICT};
@@ -115,19 +118,19 @@ impl OpenOptions {
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
-        let moved = match delete::read_journal(&files)? {
+        let (moved, deleted) = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
                 header = journal.after;
-                journal.moves.into_iter().collect()
+                (journal.moves.into_iter().collect(), true)
             }
-            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => HashMap::new(),
+            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => (HashMap::new(), false),
         };
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
-        let header = RwLock::new(Known { written, header });
-        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
+        let header = RwLock::new(Known { written, header, limit: u64::MAX });
+        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, deleted, _in_use: in_use })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -155,6 +158,8 @@ pub struct Store {
     layout: Layout,
     /// Entries that an interrupted deletion has yet to move.
     moved: HashMap<u64, Entry>,
+    /// Whether there is such a deletion.
+    deleted: bool,
     _in_use: InUse,
 }
 
@@ -164,6 +169,15 @@ pub struct Store {
 struct Known {
     written: Header,
     header: Header,
+    /// Records from here on are not to be seen: the other streams of the dataset do not have them.
+    limit: u64,
+}
+
+impl Known {
+    /// The header with the records that are to be seen.
+    fn seen(&self) -> Header {
+        Header { length: self.header.length.min(self.limit), ..self.header }
+    }
 }
 
 impl Store {
@@ -197,7 +211,7 @@ impl Store {
 
     /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
-        self.known().header
+        self.known().seen()
     }
 
     fn known(&self) -> Known {
@@ -239,13 +253,46 @@ impl Store {
         let new = read_header(&*self.meta, &path)?;
         let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
         if new == known.written {
-            return Ok(known.header.length);
+            return Ok(known.seen().length);
         }
-        if new.length < known.header.length || new.codec != known.header.codec {
+        if new.length < known.seen().length || new.codec != known.header.codec {
             return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));
         }
-        *known = Known { written: new, header: new };
-        Ok(new.length)
+        *known = Known { written: new, header: new, ..*known };
+        Ok(known.seen().length)
+    }
+
+    /// The number of records, those beyond the limit too.
+    pub(crate) fn whole_len(&self) -> u64 {
+        self.known().header.length
+    }
+
+    /// Shows no records from `limit` on, until another limit is set.
+    pub(crate) fn limit(&self, limit: u64) {
+        self.header.write().unwrap_or_else(PoisonError::into_inner).limit = limit;
+    }
+
+    /// Whether a deletion is pending, which is read as if it were done.
+    pub(crate) fn deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Reads from now on as if `doomed`, sorted from high to low, were deleted.
+    ///
+    /// # Errors
+    /// As [`entries`](Store::entries); [`Error::Locked`] if a writer is just doing it.
+    pub(crate) fn delete_in_memory(&mut self, doomed: &[u64]) -> Result<Vec<(u64, u64)>> {
+        let moves = moves(doomed, self.len());
+        let sources: Vec<u64> = moves.iter().map(|&(_, source)| source).collect();
+        let entries = self.entries(&sources)?;
+        // The last entries are in their old places until the header counts them no more.
+        if read_header(&*self.meta, &self.path().join(META_FILE))? != self.known().written {
+            let path = self.path().to_path_buf();
+            return Err(Error::Locked { path, use_: "being changed in place", holder: self.meta.lock_holder() });
+        }
+        self.moved.extend(moves.iter().zip(entries).map(|(&(index, _), entry)| (index, entry)));
+        self.header.get_mut().unwrap_or_else(PoisonError::into_inner).header.length -= doomed.len() as u64;
+        Ok(moves)
     }
 
     /// Where record `index` is: its table entry, checked against the header.
