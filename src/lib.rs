@@ -12,6 +12,7 @@ pub mod error;
 pub mod format;
 pub mod info;
 pub mod pack;
+pub mod select;
 mod staging;
 pub mod storage;
 pub mod store;
@@ -20,6 +21,7 @@ pub mod unpack;
 
 pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
+pub use select::Selection;
 pub use store::{OpenOptions, Store, Writer, WriterOptions};
 
 /// The README's examples run as tests.

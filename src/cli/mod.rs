@@ -1,11 +1,13 @@
 //! The command line: arguments, messages, exit status. Everything else is the library's.
 
+mod append;
 mod bar;
 mod cat;
 mod info;
 mod ls;
 mod pack;
 mod print;
+mod rm;
 mod show;
 mod stats;
 mod stores;
@@ -51,6 +53,8 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Append(append::Args),
+    Rm(rm::Args),
 }
 
 /// Why a command ends without success.
@@ -60,6 +64,8 @@ enum Failure {
     Error(Error),
     /// Everything that went wrong was printed, and the rest was done.
     Partial,
+    /// Interrupted, with what is left of the work done.
+    Stopped(String),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -95,12 +101,18 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Append(args) => append::run(&args),
+        Command::Rm(args) => rm::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
         Err(Failure::Error(Error::Interrupted)) => {
             eprintln!("zrfs: interrupted; nothing was left behind");
+            ExitCode::from(130)
+        }
+        Err(Failure::Stopped(what)) => {
+            eprintln!("zrfs: interrupted; {what}");
             ExitCode::from(130)
         }
         Err(Failure::Error(e)) => {

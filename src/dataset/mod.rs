@@ -6,6 +6,7 @@ mod dense;
 mod intent;
 mod ragged;
 mod ragged_schema;
+mod read;
 mod shapes;
 mod stream;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod writer;
 
 pub use dense::DenseWriter;
 pub use ragged::{RaggedMark, RaggedWriter};
+pub use read::{Records, Values};
 pub use stream::Stream;
 pub use write::{Batch, StreamWriter};
 pub use writer::DatasetWriter;
