@@ -34,7 +34,7 @@ enum What {
 }
 
 enum AnyWriter {
-    Ragged(RaggedWriter),
+    Ragged(Box<RaggedWriter>),
     Dataset(DatasetWriter),
 }
 
@@ -93,7 +93,7 @@ impl What {
     fn open(self, sim: &Sim) -> Result<AnyWriter> {
         let path = Path::new("s");
         Ok(match self {
-            What::Ragged => AnyWriter::Ragged(RaggedWriter::open(path, writer_options(sim))?),
+            What::Ragged => AnyWriter::Ragged(Box::new(RaggedWriter::open(path, writer_options(sim))?)),
             What::Dataset => AnyWriter::Dataset(DatasetWriter::open(path, &writer_options(sim))?),
         })
     }
