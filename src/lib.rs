@@ -15,14 +15,16 @@ pub mod info;
 pub mod pack;
 mod pool;
 pub mod sampler;
+pub mod select;
 mod staging;
 pub mod storage;
 pub mod store;
 pub mod tree;
 pub mod unpack;
 
-pub use dataset::{Dataset, Source, Stream};
+pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
+pub use select::Selection;
 pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 
 /// The README's examples run as tests.

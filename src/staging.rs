@@ -6,7 +6,9 @@
 use crate::dataset::Source;
 use crate::error::{Error, Result};
 use crate::format::header::MAGIC;
-use crate::format::{DELETE_FILE, DICT_FILE, META_FILE, SCHEMA_FILE, SUMS_FILE, TREE_FILE};
+use crate::format::{
+    DATASET_FILE, DELETE_FILE, DICT_FILE, META_FILE, NEW_SCHEMA_FILE, SCHEMA_FILE, SHAPES_FILE, SUMS_FILE, TREE_FILE,
+};
 use crate::storage::{Disk, Storage};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -140,7 +142,7 @@ fn only_ours(target: &Path) -> Result<(), String> {
     for (path, kind) in list(target)? {
         if kind.is_dir() {
             store(&path)?;
-        } else if path.file_name() != Some(TREE_FILE.as_ref()) {
+        } else if ![TREE_FILE, DATASET_FILE].iter().any(|own| path.file_name() == Some(own.as_ref())) {
             return Err(format!("holds {}, which is no part of a dataset", path.display()));
         }
     }
@@ -157,6 +159,6 @@ fn only_ours(target: &Path) -> Result<(), String> {
 fn is_part(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let numbered = name.strip_suffix(".chunk").or(name.strip_suffix(".loc"));
-    [META_FILE, DICT_FILE, SCHEMA_FILE, DELETE_FILE, SUMS_FILE].contains(&name)
+    [META_FILE, DICT_FILE, SCHEMA_FILE, NEW_SCHEMA_FILE, SHAPES_FILE, DELETE_FILE, SUMS_FILE].contains(&name)
         || numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -12,7 +12,7 @@ use rustix::io::retry_on_intr;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, BufReader, IoSlice, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -34,6 +34,8 @@ pub trait Storage: Debug + Send + Sync {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, in no particular order, without `.` and `..`.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Gives a file another name in its directory, in one step; what has that name gives way.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the directory's entries (created, renamed, removed files) survive a power cut.
@@ -122,6 +124,10 @@ impl Storage for Disk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.locate(path);
         Ok(retry_on_intr(|| rustix::fs::unlinkat(dir, path, AtFlags::empty()))?)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.locate(from), self.locate(to));
+        Ok(retry_on_intr(|| rustix::fs::renameat(from_dir, from, to_dir, to))?)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
@@ -239,6 +245,69 @@ pub fn write_all_at(file: &dyn StoreFile, path: &Path, bufs: &mut [IoSlice<'_>],
         }
     }
     Ok(())
+}
+
+/// A file from an offset on, read as a stream.
+pub(crate) struct At<'a> {
+    file: &'a dyn StoreFile,
+    path: &'a Path,
+    at: u64,
+}
+
+impl<'a> At<'a> {
+    /// The file from `offset` on, through a buffer of `capacity` bytes.
+    pub(crate) fn buffered(file: &'a dyn StoreFile, path: &'a Path, offset: u64, capacity: usize) -> BufReader<Self> {
+        BufReader::with_capacity(capacity, At { file, path, at: offset })
+    }
+
+    /// The offset in the file of the next byte that the reader gives.
+    pub(crate) fn position(input: &BufReader<Self>) -> u64 {
+        input.get_ref().at - input.buffer().len() as u64
+    }
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = read_at_most(self.file, self.path, buf, self.at).map_err(io::Error::other)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+/// A file written as a stream, from an offset on.
+pub(crate) struct Out<'a> {
+    file: &'a dyn StoreFile,
+    path: &'a Path,
+    at: u64,
+    waiting: Vec<u8>,
+}
+
+impl<'a> Out<'a> {
+    /// Bytes that are written together.
+    const BUFFER: usize = 1 << 20;
+
+    pub(crate) fn new(file: &'a dyn StoreFile, path: &'a Path, offset: u64) -> Self {
+        Out { file, path, at: offset, waiting: Vec::new() }
+    }
+
+    /// Writes `bytes` after what was written before.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.waiting.extend(bytes);
+        if self.waiting.len() < Self::BUFFER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        write_all_at(self.file, self.path, &mut [IoSlice::new(&self.waiting)], self.at)?;
+        self.at += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes what waits; returns the offset after the last byte.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        self.flush()?;
+        Ok(self.at)
+    }
 }
 
 #[cfg(test)]

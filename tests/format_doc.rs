@@ -57,6 +57,26 @@ fn schema() {
     assert_eq!(schema.encode(0), bytes);
 }
 
+#[test]
+fn shapes() {
+    use zrfs::format::shapes::{Base, BlockHead, HEAD_LEN};
+    let bytes = example("shapes");
+    let (head, block) = bytes.split_first_chunk::<HEAD_LEN>().unwrap();
+    let base = Base { end: 90, count: 2, start_crc: 0x1122_3344, tail_crc: 0x5566_7788 };
+    assert_eq!((Base::decode(head), base.encode()), (Some(base), head.to_vec()));
+    let mut shapes = Vec::new();
+    [&[3, 4][..], &[5]].iter().for_each(|shape| zrfs::format::schema::encode_shape(shape, &mut shapes));
+    assert_eq!(BlockHead::encode(2, 2, &shapes), block);
+}
+
+#[test]
+fn dataset() {
+    use zrfs::format::dataset::Intent;
+    let intent = Intent::Delete { length: 9, indices: vec![7, 3] };
+    assert_eq!(Intent::decode(&example("dataset")), Some(intent.clone()));
+    assert_eq!(intent.encode(), example("dataset"));
+}
+
 /// The tables of the tree index name each field's place; a tree that is written has them there.
 #[test]
 fn tree() {

@@ -164,7 +164,7 @@ fn zrfs_appends_to_loaderx_stores() {
     let dir = scratch();
     let mut appended = 0;
     for (path, spec) in written_by_loaderx(dir.path()) {
-        // The shapes of a ragged store stand in its schema, which zrfs writes with the store only.
+        // `both_change_one_ragged_store` is about the others.
         let Some(bytes) = open(&path).schema().unwrap().record_bytes() else { continue };
         let mut writer = WriterOptions::new(Codec::Raw).open(&path).unwrap();
         // Text must stay text: what is there already, backwards.
@@ -390,11 +390,70 @@ fn a_tree_whose_records_were_exchanged_is_noticed() {
     let packed = packed_tree(dir.path());
     // As many records as before, but not the same.
     for stream in ["data", "path"] {
-        let mut writer = WriterOptions::new(Codec::Zstd).open(packed.join(stream)).unwrap();
+        let mut writer = RaggedWriter::open(&packed.join(stream), WriterOptions::new(Codec::Zstd)).unwrap();
         writer.delete(&[1]).unwrap();
-        writer.append(&[b"x"]).unwrap();
+        writer.append(&[(&[1], b"x")]).unwrap();
         writer.close().unwrap();
     }
     let error = Source::open(&packed).unwrap_err().to_string();
     assert!(error.contains("tree.zr") && error.contains("changed since"), "{error}");
+}
+
+/// Appends records of `shapes` to a ragged store.
+fn append_ragged(writer: &mut RaggedWriter, shapes: &[Vec<u64>]) {
+    let itemsize = writer.schema().dtype.itemsize();
+    let bytes: Vec<Vec<u8>> =
+        shapes.iter().map(|s| noise(s[0], (s.iter().product::<u64>() * itemsize) as usize)).collect();
+    let records: Vec<(&[u64], &[u8])> = shapes.iter().zip(&bytes).map(|(s, b)| (&s[..], &b[..])).collect();
+    writer.append(&records).unwrap();
+}
+
+#[test]
+fn both_change_one_ragged_store() {
+    let dir = scratch();
+    let options = || WriterOptions::new(Codec::Zstd);
+    let theirs = written_by_loaderx(dir.path()).into_iter().map(|(path, _)| path).filter(|path| {
+        let schema = open(path).schema().unwrap().clone();
+        schema.kind == Kind::Ragged
+    });
+    let ours = written_by_us(&{
+        let ours = dir.path().join("ours");
+        fs::create_dir(&ours).unwrap();
+        ours
+    });
+    let ours = ours.into_iter().filter(|path| open(path).schema().unwrap().kind == Kind::Ragged);
+    let mut stores = 0;
+    for path in theirs.chain(ours) {
+        let text = path.to_str().unwrap();
+        for round in 0..3u64 {
+            let shapes: Vec<Vec<u64>> =
+                (1..9).map(|k| vec![k, round + 1]).chain([vec![70_000], vec![1, 1, 1]]).collect();
+            let mut writer = RaggedWriter::open(&path, options()).unwrap();
+            append_ragged(&mut writer, &shapes);
+            writer.close().unwrap();
+            let theirs = read(&path);
+            assert_agreed(&path, &theirs);
+
+            let appended = loaderx(["append", text, "3"]);
+            assert_agreed(&path, &appended);
+
+            let len = open(&path).len();
+            let mut left = appended["records"].as_array().unwrap().clone();
+            let doomed = [0, 4, len - 1, len / 2];
+            let mut writer = RaggedWriter::open(&path, options()).unwrap();
+            writer.delete(&doomed).unwrap();
+            append_ragged(&mut writer, &[vec![5, 1]]);
+            writer.close().unwrap();
+            let mut falling = doomed.to_vec();
+            falling.sort_unstable_by(|a, b| b.cmp(a));
+            falling.iter().for_each(|&i| drop(left.swap_remove(i as usize)));
+            let theirs = read(&path);
+            assert_eq!(theirs["records"].as_array().unwrap()[..left.len()], left[..], "{text}: {doomed:?}");
+            assert_agreed(&path, &theirs);
+
+            assert_agreed(&path, &loaderx(["delete", text, "1", "3"]));
+        }
+        stores += 1;
+    }
+    assert_eq!(stores, 6);
 }

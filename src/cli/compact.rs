@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Done {
         })
     });
     match done {
-        Err(Error::Interrupted) => Err(Failure::Interrupted("the store is whole; run it again to go on")),
+        Err(Error::Interrupted) => Err(Failure::Interrupted("the store is whole; run it again to go on".into())),
         done => Ok(done?),
     }
 }

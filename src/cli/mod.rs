@@ -1,5 +1,6 @@
 //! The command line: arguments, messages, exit status. Everything else is the library's.
 
+mod append;
 mod bar;
 mod cat;
 mod compact;
@@ -7,6 +8,7 @@ mod info;
 mod ls;
 mod pack;
 mod print;
+mod rm;
 mod sample;
 mod show;
 mod stats;
@@ -55,6 +57,8 @@ enum Command {
     Stats(stats::Args),
     Compact(compact::Args),
     Sample(sample::Args),
+    Append(append::Args),
+    Rm(rm::Args),
 }
 
 /// Why a command ends without success.
@@ -64,8 +68,8 @@ enum Failure {
     Error(Error),
     /// Everything that went wrong was printed, and the rest was done.
     Partial,
-    /// A signal stopped it; what that means for what it worked on.
-    Interrupted(&'static str),
+    /// A signal stopped it; what is left of the work done.
+    Interrupted(String),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -103,12 +107,14 @@ pub(crate) fn main() -> ExitCode {
         Command::Stats(args) => stats::run(&args),
         Command::Compact(args) => compact::run(&args),
         Command::Sample(args) => sample::run(&args),
+        Command::Append(args) => append::run(&args),
+        Command::Rm(args) => rm::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
         Err(Failure::Error(Error::Interrupted)) => interrupted("nothing was left behind"),
-        Err(Failure::Interrupted(then)) => interrupted(then),
+        Err(Failure::Interrupted(then)) => interrupted(&then),
         Err(Failure::Error(e)) => {
             eprintln!("zrfs: {e}");
             ExitCode::FAILURE

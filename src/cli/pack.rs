@@ -46,7 +46,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-fn named(text: &str) -> Result<(String, PathBuf), String> {
+pub(super) fn named(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, source)) if !name.is_empty() && !source.is_empty() => Ok((name.into(), source.into())),
         _ => Err("a stream is given as NAME=SOURCE, like image=images.npy".into()),

@@ -1,5 +1,6 @@
 //! Packing: directories, archives and arrays into a new store, which appears under its name only when it is whole.
 
+mod append;
 mod archive;
 pub mod array;
 mod arrays;
@@ -13,6 +14,7 @@ mod input;
 pub mod npy;
 mod progress;
 
+pub use append::{AppendOptions, Appended, append, append_streams, dataset_of};
 pub use arrays::pack_streams;
 pub use dir::measure;
 pub use files::{PIECE_BYTES, Report};

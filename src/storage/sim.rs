@@ -24,7 +24,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// What a disk writes wholly or not at all.
 const SECTOR: usize = 512;
 
-type Names = BTreeMap<OsString, usize>;
+#[derive(Clone, Default)]
+struct Names {
+    nodes: BTreeMap<OsString, usize>,
+    /// Names that a rename changed together since the directory was synced: both changes survive or neither.
+    renames: Vec<[OsString; 2]>,
+}
 
 /// A thing with a durable version, the first, and pending ones, up to the cached one, the last.
 #[derive(Clone)]
@@ -108,6 +113,15 @@ impl Pages {
     }
 }
 
+impl Versions<Names> {
+    fn sync_names(&mut self) {
+        self.sync();
+        if let Some(names) = self.0.first_mut() {
+            Arc::make_mut(names).renames.clear();
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Node {
     File(Pages),
@@ -121,6 +135,7 @@ pub(crate) enum Call {
     Create,
     List,
     Remove,
+    Rename,
     Read,
     Write,
     Size,
@@ -191,7 +206,7 @@ fn errno(n: rustix::io::Errno) -> io::Error {
 impl Sim {
     /// An empty file system.
     pub(crate) fn new() -> Self {
-        Self::from_nodes(vec![Node::Dir(Versions::new(Names::new()))])
+        Self::from_nodes(vec![Node::Dir(Versions::new(Names::default()))])
     }
 
     fn from_nodes(nodes: Vec<Node>) -> Self {
@@ -303,7 +318,7 @@ impl Sim {
             Some(Fault::Interrupted) if io => Err(errno(rustix::io::Errno::INTR)),
             fault => act(&mut world, fault),
         };
-        if matches!(call, Call::Create | Call::Remove | Call::Write | Call::SetLen | Call::Sync) {
+        if matches!(call, Call::Create | Call::Remove | Call::Rename | Call::Write | Call::SetLen | Call::Sync) {
             let (nodes, step) = (world.nodes.clone(), world.step);
             if let Some(moments) = &mut world.moments {
                 moments.push(Moment { nodes, step });
@@ -359,11 +374,11 @@ impl Sim {
             let (dir, name) = self.locate(world, path)?;
             let name = name.ok_or_else(|| errno(rustix::io::Errno::EXIST))?;
             let node = world.nodes.len();
-            if world.names(dir)?.cached().contains_key(name) {
+            if world.names(dir)?.cached().nodes.contains_key(name) {
                 return Err(errno(rustix::io::Errno::EXIST));
             }
             world.names(dir)?.change(|names| {
-                names.insert(name.into(), node);
+                names.nodes.insert(name.into(), node);
             });
             world.nodes.push(new);
             Ok(node)
@@ -385,7 +400,9 @@ impl World {
     }
     fn find(&self, dir: usize, name: &OsStr) -> io::Result<usize> {
         match self.nodes.get(dir) {
-            Some(Node::Dir(names)) => names.cached().get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT)),
+            Some(Node::Dir(names)) => {
+                names.cached().nodes.get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT))
+            }
             _ => Err(errno(rustix::io::Errno::NOTDIR)),
         }
     }
@@ -411,12 +428,12 @@ impl Storage for Sim {
         Ok(self.handle(self.create(path, Node::File(Pages::new(Vec::new())))?))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.create(path, Node::Dir(Versions::new(Names::new()))).map(drop)
+        self.create(path, Node::Dir(Versions::new(Names::default()))).map(drop)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         self.call(Call::List, |world, _| {
             let dir = self.resolve(world, path)?;
-            Ok(world.names(dir)?.cached().keys().cloned().collect())
+            Ok(world.names(dir)?.cached().nodes.keys().cloned().collect())
         })
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -425,7 +442,22 @@ impl Storage for Sim {
             let name = name.ok_or_else(|| errno(rustix::io::Errno::ISDIR))?;
             world.find(dir, name)?;
             world.names(dir)?.change(|names| {
-                names.remove(name);
+                names.nodes.remove(name);
+            });
+            Ok(())
+        })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, |world, _| {
+            let ((dir, from), (to_dir, to)) = (self.locate(world, from)?, self.locate(world, to)?);
+            let (Some(from), Some(to), true) = (from, to, dir == to_dir) else {
+                return Err(errno(rustix::io::Errno::XDEV));
+            };
+            let node = world.find(dir, from)?;
+            world.names(dir)?.change(|names| {
+                names.nodes.remove(from);
+                names.nodes.insert(to.into(), node);
+                names.renames.push([from.into(), to.into()]);
             });
             Ok(())
         })
@@ -436,7 +468,7 @@ impl Storage for Sim {
                 return Err(e);
             }
             let dir = self.resolve(world, path)?;
-            world.names(dir)?.sync();
+            world.names(dir)?.sync_names();
             Ok(())
         })
     }
@@ -527,7 +559,7 @@ impl StoreFile for SimFile {
                 Node::File(file) if failed.is_some() => file.fail_sync(),
                 Node::Dir(_) if failed.is_some() => {}
                 Node::File(file) => file.sync(),
-                Node::Dir(names) => names.sync(),
+                Node::Dir(names) => names.sync_names(),
             }
             failed.map_or(Ok(()), Err)
         })

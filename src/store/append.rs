@@ -2,13 +2,16 @@
 
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer, vouch};
+use super::shapes::Typed;
 use super::sums::{self, Sums};
 use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, default_level};
 use crate::error::{Error, Result};
 use crate::fork::Maker;
 use crate::format::header::Note;
-use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
+use crate::format::{
+    Codec, DICT_FILE, Entry, Header, Kind, Layout, MAX_RECORD, META_FILE, SCHEMA_FILE, Schema, table::ENTRY_LEN,
+};
 use crate::pool::pool;
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
 use std::collections::BTreeSet;
@@ -32,12 +35,14 @@ pub struct WriterOptions {
     codec: Codec,
     level: Option<i32>,
     dict: Option<Vec<u8>>,
+    schema: Option<Schema>,
 }
 
 impl WriterOptions {
     /// A store of `codec` at the codec's usual level, on the real file system.
     pub fn new(codec: Codec) -> Self {
-        WriterOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, codec, level: None, dict: None }
+        let storage = Arc::new(Disk::default());
+        WriterOptions { storage, layout: Layout::STANDARD, codec, level: None, dict: None, schema: None }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -52,6 +57,18 @@ impl WriterOptions {
     pub fn dict(mut self, dict: Vec<u8>) -> Self {
         self.dict = Some(dict);
         self
+    }
+
+    /// Gives a new store this schema.
+    pub(crate) fn schema(mut self, schema: Schema) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The storage, pinned to `dir`, and options that take the files from there.
+    pub(crate) fn pinned(&self, dir: &Path) -> Result<(Arc<dyn Storage>, Self)> {
+        let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
+        Ok((storage.clone(), self.clone().storage(storage)))
     }
 
     /// Puts the files into `storage`: the seam for tests.
@@ -93,6 +110,11 @@ impl WriterOptions {
         if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
             create(&dict_path, dict)?.sync().map_err(Error::io("sync", &dict_path))?;
         }
+        if let Some(schema) = &self.schema {
+            let schema = Schema { codec: Some(self.codec), ..schema.clone() };
+            let path = dir.join(SCHEMA_FILE);
+            create(&path, &schema.encode(0))?.sync().map_err(Error::io("sync", &path))?;
+        }
         create(&dir.join("0.chunk"), &[])?;
         let files = Files::new(storage.clone(), dir, true);
         let sums = (self.codec == Codec::Raw).then(|| Sums::create(&files)).transpose()?;
@@ -101,8 +123,10 @@ impl WriterOptions {
         let meta = create(&dir.join(META_FILE), &header.encode())?;
         let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
+        let ragged = self.schema.as_ref().is_some_and(|schema| schema.kind == Kind::Ragged);
         let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.vouch = Some(vouch(&writer.files)?);
+        writer.ragged = ragged;
         Ok(writer)
     }
 
@@ -135,6 +159,8 @@ impl WriterOptions {
         let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
         let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.finish_delete()?;
+        let typed = Typed::open(&**writer.files.storage(), dir, false)?;
+        writer.ragged = typed.is_some_and(|typed| typed.shapes.is_some());
         if crashed {
             writer.recover(&decoder)?;
         }
@@ -180,6 +206,7 @@ impl WriterOptions {
             latched: false,
             dirty: BTreeSet::new(),
             deletions: 0,
+            ragged: false,
             vouch: None,
         }
     }
@@ -212,6 +239,8 @@ pub struct Writer {
     pub(super) deletions: u64,
     /// Tells readers, for as long as it is held, that the store is whole up to its header.
     vouch: Option<Arc<dyn StoreFile>>,
+    /// Whether the records have shapes of their own, which have to be written and moved with them.
+    ragged: bool,
 }
 
 /// From here on, a change of `meta.zr` is another program's.
@@ -265,10 +294,16 @@ impl Writer {
     /// the first records before the last.
     ///
     /// # Errors
-    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, before anything is written;
-    /// [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
+    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, and [`Error::Invalid`] if the store is ragged
+    /// ([`RaggedWriter`](crate::dataset::RaggedWriter) writes those), before anything is written; [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
     /// batch too), and every further call gives [`Error::Latched`].
     pub fn append(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
+        self.refuse_ragged()?;
+        self.append_shaped(records)
+    }
+
+    /// The same, where the records' shapes were written before.
+    pub(crate) fn append_shaped(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
         let first = self.len();
         check_lengths(records)?;
         self.guarded(|w| {
@@ -278,6 +313,21 @@ impl Writer {
             Ok(())
         })?;
         Ok(first..self.len())
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] if the records have shapes, which a change of the records alone would tear from them.
+    pub(super) fn refuse_ragged(&self) -> Result<()> {
+        if self.ragged {
+            let reason = "is a ragged store, whose records have a shape each: RaggedWriter changes both";
+            return Err(Error::invalid(format!("{} {reason}", self.path().display())));
+        }
+        Ok(())
+    }
+
+    /// The storage that the store's files are in, pinned to its directory.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        self.files.storage()
     }
 
     /// Makes everything appended so far survive a power cut: data first, then the table, then the header.
@@ -357,8 +407,16 @@ impl Writer {
         done.and(back)
     }
 
+    /// Keeps all others out of the store (`true`), or lets them in again.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if anybody else has the store open.
+    pub(crate) fn exclude(&self, others: bool) -> Result<()> {
+        self.in_use.exchange(&self.files, others)
+    }
+
     /// Runs a step that writes; if it fails, the writer latches.
-    pub(super) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         self.check_process()?;
         if self.latched {
             return Err(Error::Latched { path: self.files.dir().to_path_buf() });
@@ -463,7 +521,7 @@ impl Writer {
 
 /// # Errors
 /// [`Error::RecordLength`] for the first record that is too short or too long to be stored.
-pub(super) fn check_lengths(records: &[&[u8]]) -> Result<()> {
+pub(crate) fn check_lengths(records: &[&[u8]]) -> Result<()> {
     match records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
         Some(bad) => Err(Error::RecordLength { length: bad.len() as u64 }),
         None => Ok(()),

@@ -2,6 +2,7 @@
 
 use super::Writer;
 use super::files::{Files, Part};
+use super::shapes::adopt_new_schema;
 use crate::error::{Error, Result};
 use crate::format::header::Note;
 use crate::format::journal::{Journal, MOVE_LEN, Moved};
@@ -28,51 +29,51 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if one of the indices is, and [`Error::Locked`] if anybody has the store open for reading
-    /// or mounted: nothing is changed then. [`Error::Io`], after which every further call gives [`Error::Latched`].
+    /// or mounted: nothing is changed then. [`Error::Invalid`] if the store is ragged
+    /// ([`RaggedWriter`](crate::dataset::RaggedWriter) moves the shapes too). [`Error::Io`], after which every further
+    /// call gives [`Error::Latched`].
     pub fn delete(&mut self, indices: &[u64]) -> Result<()> {
-        let length = self.len();
-        if let Some(&index) = indices.iter().find(|&&i| i >= length) {
-            return Err(Error::OutOfRange { index, length });
-        }
-        let mut doomed = indices.to_vec();
-        doomed.sort_unstable_by(|a, b| b.cmp(a));
-        doomed.dedup();
-        self.alone(|w| {
+        self.refuse_ragged()?;
+        self.delete_with(indices, Others::KeptOut, |_, _| Ok(()))
+    }
+
+    /// The same, calling `prepare` before each journal with what it deletes, from the highest to the lowest index. What
+    /// `prepare` writes beside the store takes effect with the journal.
+    pub(crate) fn delete_with(
+        &mut self,
+        indices: &[u64],
+        others: Others,
+        mut prepare: impl FnMut(&mut Self, &[u64]) -> Result<()>,
+    ) -> Result<()> {
+        let doomed = doomed(indices, self.len())?;
+        let step = |w: &mut Self| {
             w.deletions += 1;
             w.sync_all()?;
             for part in doomed.chunks(MAX_MOVES) {
+                prepare(w, part)?;
                 let journal = w.plan(part)?;
                 w.write_journal(&journal)?;
                 w.apply(&journal)?;
             }
             Ok(())
-        })
+        };
+        match others {
+            Others::KeptOut => self.alone(step),
+            Others::DoNotSee => self.guarded(step),
+        }
     }
 
     /// What deleting `doomed`, sorted from high to low, changes.
     fn plan(&self, doomed: &[u64]) -> Result<Journal> {
         let length = self.header.length - doomed.len() as u64;
-        // The records that move are the last ones; none has been moved yet, so one read gets them all.
-        let last: Vec<u64> = (length..self.header.length).collect();
-        let entries = self.files.entries(&last, self.layout.segment_entries)?;
-        let sums = self.sums.as_ref().map_or_else(|| Ok(vec![NO_SUM; last.len()]), |sums| sums.get(&last))?;
-        let mut tail: Vec<Moved> = entries.into_iter().zip(sums).map(|(entry, sum)| Moved { entry, sum }).collect();
-        let mut moves = BTreeMap::new();
-        for &index in doomed {
-            // `tail` is always the rest of the table from `length` on.
-            let Some(moved) = tail.pop() else { break };
-            let place = index.checked_sub(length).and_then(|k| tail.get_mut(k as usize));
-            match place {
-                Some(place) => *place = moved,
-                // The hole is the last record itself.
-                None if index >= length => {}
-                None => {
-                    moves.insert(index, moved);
-                }
-            }
-        }
+        let moves = moves(doomed, self.header.length);
+        let sources: Vec<u64> = moves.iter().map(|&(_, source)| source).collect();
+        let entries = self.files.entries(&sources, self.layout.segment_entries)?;
+        let sums = self.sums.as_ref().map_or_else(|| Ok(vec![NO_SUM; sources.len()]), |sums| sums.get(&sources))?;
+        let moved = entries.into_iter().zip(sums).map(|(entry, sum)| Moved { entry, sum });
         let after = Header { length, note: Note::Synced(length), ..self.header };
-        Ok(Journal { before: self.header, after, moves: moves.into_iter().collect() })
+        let moves = moves.iter().zip(moved).map(|(&(index, _), moved)| (index, moved)).collect();
+        Ok(Journal { before: self.header, after, moves })
     }
 
     fn write_journal(&self, journal: &Journal) -> Result<()> {
@@ -116,6 +117,7 @@ impl Writer {
         self.commit()?;
         self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
         self.trim()?;
+        adopt_new_schema(&self.files)?;
         self.remove_journal()
     }
 
@@ -142,6 +144,51 @@ impl Writer {
             Found::Journal(_) | Found::Broken => self.remove_journal(),
         }
     }
+}
+
+/// Who else may have the store open during a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// Nobody: records change their indices.
+    KeptOut,
+    /// Readers who read as if it were done already.
+    DoNotSee,
+}
+
+/// The records to delete from a store of `length`: from the highest to the lowest index, each once.
+///
+/// # Errors
+/// [`Error::OutOfRange`].
+pub(crate) fn doomed(indices: &[u64], length: u64) -> Result<Vec<u64>> {
+    if let Some(&index) = indices.iter().find(|&&i| i >= length) {
+        return Err(Error::OutOfRange { index, length });
+    }
+    let mut doomed = indices.to_vec();
+    doomed.sort_unstable_by(|a, b| b.cmp(a));
+    doomed.dedup();
+    Ok(doomed)
+}
+
+/// What deleting `doomed`, sorted from high to low, moves: each hole, in the order of their indices, and the index of the
+/// record that comes there. The records that move are among the last, as many as are deleted.
+pub(crate) fn moves(doomed: &[u64], length: u64) -> Vec<(u64, u64)> {
+    let left = length.saturating_sub(doomed.len() as u64);
+    // Always the rest of the table from `left` on.
+    let mut tail: Vec<u64> = (left..length).collect();
+    let mut moves = BTreeMap::new();
+    for &index in doomed {
+        let Some(moved) = tail.pop() else { break };
+        let place = index.checked_sub(left).and_then(|k| tail.get_mut(k as usize));
+        match place {
+            Some(place) => *place = moved,
+            // The hole is the last record itself.
+            None if index >= left => {}
+            None => {
+                moves.insert(index, moved);
+            }
+        }
+    }
+    moves.into_iter().collect()
 }
 
 /// What stands at a store's `delete.zr`.

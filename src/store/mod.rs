@@ -16,6 +16,7 @@ mod history;
 mod locks;
 mod rebuild;
 mod recover;
+pub(crate) mod shapes;
 mod shared;
 #[cfg(test)]
 mod sharing_tests;
@@ -26,8 +27,10 @@ mod sums_tests;
 mod tests;
 mod verify;
 
+pub(crate) use append::check_lengths;
 pub use append::{Mark, Writer, WriterOptions};
 pub use compact::Compacted;
+pub(crate) use delete::{Others, doomed, moves};
 pub use rebuild::Rebuilt;
 pub use shared::SharedWriter;
 pub use verify::{Bad, Verified};
@@ -43,7 +46,7 @@ use files::{Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use sums::Sums;
 
 /// A reader tries so often to open a store that is being changed.
@@ -148,20 +151,33 @@ impl OpenOptions {
         let decoder = load_decoder(&files, &header)?;
         let sums = if header.codec == Codec::Raw { Sums::open(&files, &*meta)? } else { None };
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
-        let moved = match delete::read_journal(&files)? {
+        let (moved, deleted) = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
                 header = journal.after;
-                journal.moves.into_iter().collect()
+                (journal.moves.into_iter().collect(), true)
             }
-            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => HashMap::new(),
+            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => (HashMap::new(), false),
         };
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder, sums.as_ref())?;
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
-        let opened = Known { written, header };
+        let opened = Known { written, header, limit: u64::MAX };
         let (maker, header, layout, verify_on_read) = (Maker::here(), RwLock::new(opened), self.layout, self.verify_on_read);
-        Ok(Store { files, meta, maker, opened, header, decoder, layout, moved, sums, verify_on_read, _in_use: in_use })
+        Ok(Store {
+            files,
+            meta,
+            maker,
+            opened,
+            header,
+            decoder,
+            layout,
+            moved,
+            deleted,
+            sums,
+            verify_on_read,
+            _in_use: in_use,
+        })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -196,6 +212,8 @@ pub struct Store {
     layout: Layout,
     /// Records that an interrupted deletion has yet to move.
     moved: HashMap<u64, Moved>,
+    /// Whether there is such a deletion.
+    deleted: bool,
     /// The checksums of a raw store that has some.
     sums: Option<Sums>,
     verify_on_read: bool,
@@ -208,19 +226,26 @@ pub struct Store {
 struct Known {
     written: Header,
     header: Header,
+    /// Records from here on are not to be seen: the other streams of the dataset do not have them.
+    limit: u64,
 }
 
 impl Known {
+    /// The header with the records that are to be seen.
+    fn seen(&self) -> Header {
+        Header { length: self.header.length.min(self.limit), ..self.header }
+    }
+
     /// What is known once `new` stands in `meta.zr`.
     fn followed_by(self, new: Header, dir: &Path) -> Result<Known> {
         if new == self.written {
             return Ok(self);
         }
-        if new.length < self.header.length || new.codec != self.header.codec {
+        if new.length < self.seen().length || new.codec != self.header.codec {
             let reason = "the store was deleted from or replaced; open it again";
             return Err(Error::corrupt(dir.join(META_FILE), 0, reason));
         }
-        Ok(Known { written: new, header: new })
+        Ok(Known { written: new, header: new, ..self })
     }
 }
 
@@ -255,7 +280,7 @@ impl Store {
 
     /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
-        self.known().header
+        self.known().seen()
     }
 
     fn known(&self) -> Known {
@@ -308,7 +333,7 @@ impl Store {
         if let Some(mut known) = known {
             *known = now;
         }
-        Ok(now.header.length)
+        Ok(now.seen().length)
     }
 
     /// Whether a [`refresh`](Store::refresh) would find something new: records appended by another process, or that the
@@ -318,6 +343,44 @@ impl Store {
     /// [`Error::Corrupt`] if the header is damaged; [`Error::Io`].
     pub fn has_news(&self) -> Result<bool> {
         Ok(self.read_header()? != self.known().written)
+    }
+
+    /// The number of records, those beyond the limit too.
+    pub(crate) fn whole_len(&self) -> u64 {
+        self.known().header.length
+    }
+
+    /// Shows no records from `limit` on, until another limit is set.
+    pub(crate) fn limit(&self, limit: u64) {
+        if let Some(mut known) = self.maker.write(&self.header) {
+            known.limit = limit;
+        }
+    }
+
+    /// Whether a deletion is pending, which is read as if it were done.
+    pub(crate) fn deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Reads from now on as if `doomed`, sorted from high to low, were deleted.
+    ///
+    /// # Errors
+    /// As [`entries`](Store::entries); [`Error::Locked`] if a writer is just doing it.
+    pub(crate) fn delete_in_memory(&mut self, doomed: &[u64]) -> Result<Vec<(u64, u64)>> {
+        let moves = moves(doomed, self.len());
+        let sources: Vec<u64> = moves.iter().map(|&(_, source)| source).collect();
+        let (entries, sums) = (self.entries(&sources)?, self.stored_sums(&sources)?);
+        // The last entries are in their old places until the header counts them no more.
+        if self.has_news()? {
+            let path = self.path().to_path_buf();
+            return Err(Error::Locked { path, use_: "being changed in place", holder: self.meta.lock_holder() });
+        }
+        let moved = entries.into_iter().zip(sums).map(|(entry, sum)| Moved { entry, sum });
+        self.moved.extend(moves.iter().map(|&(index, _)| index).zip(moved));
+        let known = self.header.get_mut().unwrap_or_else(PoisonError::into_inner);
+        known.header.length -= doomed.len() as u64;
+        self.opened = *known;
+        Ok(moves)
     }
 
     /// Where record `index` is: its table entry, checked against the header.

@@ -4,9 +4,9 @@
 //! bytes, so each record there is read and checked, and the store ends before the first that is not whole: a crash
 //! truncates, it never shows a wrong byte.
 
-use super::Writer;
 use super::files::{Files, Part};
 use super::sums::{Match, Sums, compare, sum_at};
+use super::{Writer, shapes};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::table::ENTRY_LEN;
@@ -24,6 +24,7 @@ impl Writer {
     /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
     pub(super) fn recover(&mut self, decoder: &Decoder) -> Result<()> {
         self.guarded(|w| {
+            shapes::sync_appended(&w.files)?;
             w.header.length = whole_length(&w.files, &w.header, w.layout, decoder, w.sums.as_ref())?;
             // Before any file is extended, or the holes would pass for raw records in the next recovery.
             w.commit()?;
@@ -131,8 +132,9 @@ pub(super) fn whole_length(
 ) -> Result<u64> {
     let sums = sums.filter(|sums| sums.trusted());
     let mut at = header.durable();
-    while at < header.length {
-        let end = table_end(files, at, layout)?.min(header.length).min(at + BLOCK);
+    let shaped = shapes::shaped_length(files, at)?.min(header.length);
+    while at < shaped {
+        let end = table_end(files, at, layout)?.min(shaped).min(at + BLOCK);
         let indices: Vec<u64> = (at..end).collect();
         let entries = files.entries(&indices, layout.segment_entries)?;
         let sums = match sums {

@@ -54,6 +54,9 @@ impl Storage for Memory {
     fn list(&self, _: &Path) -> io::Result<Vec<OsString>> {
         Ok(Vec::new())
     }
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
     fn remove(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
