@@ -7,11 +7,17 @@
 
 pub mod cache;
 pub mod codec;
+pub mod compare;
 pub mod dataset;
+pub mod dict;
 pub mod error;
+pub mod export;
 pub mod format;
+mod in_order;
 pub mod info;
+pub mod names;
 pub mod pack;
+pub mod recode;
 mod staging;
 pub mod storage;
 pub mod store;

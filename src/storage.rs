@@ -35,6 +35,8 @@ pub trait Storage: Debug + Send + Sync {
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name in the same directory, at once in place of the file that has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the directory's entries (created, renamed, removed files) survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// The same files, where everything below `dir` is found through an open handle of that directory: whoever holds
@@ -119,6 +121,10 @@ impl Storage for Disk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.locate(path);
         Ok(retry_on_intr(|| rustix::fs::unlinkat(dir, path, AtFlags::empty()))?)
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.locate(from), self.locate(to));
+        Ok(retry_on_intr(|| rustix::fs::renameat(from_dir, from, to_dir, to))?)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()

@@ -2,13 +2,17 @@
 
 mod bar;
 mod cat;
+mod compare;
+mod export;
 mod info;
 mod ls;
 mod pack;
 mod print;
+mod recode;
 mod show;
 mod stats;
 mod stores;
+mod train_dict;
 mod unpack;
 mod verify;
 
@@ -44,6 +48,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(visible_alias = "import")]
     Pack(pack::Args),
     Info(info::Args),
     Ls(ls::Args),
@@ -51,6 +56,11 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Recode(recode::Args),
+    #[command(visible_alias = "cp-check")]
+    Compare(compare::Args),
+    Export(export::Args),
+    TrainDict(train_dict::Args),
 }
 
 /// Why a command ends without success.
@@ -60,6 +70,8 @@ enum Failure {
     Error(Error),
     /// Everything that went wrong was printed, and the rest was done.
     Partial,
+    /// A comparison could not be made; the reason has yet to be printed. Its exit status is not that of a difference.
+    Trouble(Error),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -82,7 +94,8 @@ impl From<io::Error> for Failure {
 
 type Done = Result<(), Failure>;
 
-/// Runs the command; 0 is success, 1 failure or a part of the work left undone, 2 wrong arguments, 130 an interrupt.
+/// Runs the command; 0 is success, 1 failure, a part of the work left undone or a difference, 2 wrong arguments or a
+/// comparison that could not be made, 130 an interrupt.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = ["warn", "info", "trace"][usize::from(cli.verbose.min(2))];
@@ -95,17 +108,25 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Recode(args) => recode::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::TrainDict(args) => train_dict::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
-        Err(Failure::Error(Error::Interrupted)) => {
+        Err(Failure::Error(Error::Interrupted) | Failure::Trouble(Error::Interrupted)) => {
             eprintln!("zrfs: interrupted; nothing was left behind");
             ExitCode::from(130)
         }
         Err(Failure::Error(e)) => {
             eprintln!("zrfs: {e}");
             ExitCode::FAILURE
+        }
+        Err(Failure::Trouble(e)) => {
+            eprintln!("zrfs: {e}");
+            ExitCode::from(2)
         }
     }
 }

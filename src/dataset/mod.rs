@@ -5,6 +5,7 @@ mod stream;
 mod write;
 
 pub use stream::Stream;
+pub(crate) use write::write_schema;
 pub use write::{DenseWriter, RaggedMark, RaggedWriter};
 
 use crate::error::{Error, Result};

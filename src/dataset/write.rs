@@ -168,7 +168,7 @@ impl RaggedWriter {
 
 /// Writes `schema.msgpack` into the new store `dir`: `prefix`, then everything in `rest`. Synced, but for its name,
 /// which the store's own sync makes durable.
-fn write_schema(dir: &Path, prefix: &[u8], rest: Option<File>) -> Result<()> {
+pub(crate) fn write_schema(dir: &Path, prefix: &[u8], rest: Option<File>) -> Result<()> {
     let path = dir.join(SCHEMA_FILE);
     let file = Disk::default().create_new(&path).map_err(Error::io("create", &path))?;
     write_all_at(&*file, &path, &mut [IoSlice::new(prefix)], 0)?;

@@ -59,6 +59,7 @@ pub(crate) enum Call {
     Create,
     List,
     Remove,
+    Rename,
     Read,
     Write,
     Size,
@@ -209,7 +210,7 @@ impl Sim {
             Some(Fault::Interrupted) if io => Err(errno(rustix::io::Errno::INTR)),
             fault => act(&mut world, fault),
         };
-        if matches!(call, Call::Create | Call::Remove | Call::Write | Call::SetLen | Call::Sync) {
+        if matches!(call, Call::Create | Call::Remove | Call::Rename | Call::Write | Call::SetLen | Call::Sync) {
             let (nodes, step) = (world.nodes.clone(), world.step);
             if let Some(moments) = &mut world.moments {
                 moments.push(Moment { nodes, step });
@@ -327,6 +328,22 @@ impl Storage for Sim {
             world.find(dir, name)?;
             world.names(dir)?.change(|names| {
                 names.remove(name);
+            });
+            Ok(())
+        })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, |world, _| {
+            let ((dir, from), (other, to)) = (self.locate(world, from)?, self.locate(world, to)?);
+            let is_dir = || errno(rustix::io::Errno::ISDIR);
+            let (from, to) = (from.ok_or_else(is_dir)?, to.ok_or_else(is_dir)?);
+            if dir != other {
+                return Err(errno(rustix::io::Errno::XDEV));
+            }
+            let node = world.find(dir, from)?;
+            world.names(dir)?.change(|names| {
+                names.remove(from);
+                names.insert(to.into(), node);
             });
             Ok(())
         })

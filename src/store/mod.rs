@@ -10,6 +10,7 @@ mod files;
 mod gather;
 #[cfg(test)]
 mod history;
+mod install;
 mod locks;
 mod recover;
 #[cfg(test)]
@@ -240,6 +241,13 @@ impl Store {
         let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
         if new == known.written {
             return Ok(known.header.length);
+        }
+        if new.codec == Codec::ZstdDict && new.length > 0 && !self.decoder.has_dict() {
+            // It was empty when it was opened, and got its dictionary since.
+            let path = self.path().join(DICT_FILE);
+            if let Some(dict) = read_dict(&**self.storage(), &path, false)? {
+                self.decoder.set_dict(&dict).map_err(|reason| Error::Dictionary { path, reason })?;
+            }
         }
         if new.length < known.header.length || new.codec != known.header.codec {
             return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));

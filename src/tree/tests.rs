@@ -57,6 +57,9 @@ impl Storage for Memory {
     fn remove(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
     fn pin(&self, _: &Path) -> io::Result<Arc<dyn Storage>> {
         Ok(Arc::new(self.clone()))
     }
