@@ -7,13 +7,19 @@
 
 pub mod cache;
 pub mod codec;
+pub mod compare;
 pub mod dataset;
+pub mod dict;
 pub mod error;
+pub mod export;
 mod fork;
 pub mod format;
+mod in_order;
 pub mod info;
+pub mod names;
 pub mod pack;
 mod pool;
+pub mod recode;
 pub mod sampler;
 pub mod select;
 mod staging;

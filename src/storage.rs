@@ -34,10 +34,10 @@ pub trait Storage: Debug + Send + Sync {
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// The names in a directory, in no particular order, without `.` and `..`.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
-    /// Gives a file another name in its directory, in one step; what has that name gives way.
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name in the same directory, at once in place of the file that has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the directory's entries (created, renamed, removed files) survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// The same files, where everything below `dir` is found through an open handle of that directory: whoever holds

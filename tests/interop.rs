@@ -312,6 +312,44 @@ fn loaderx_reads_a_store_that_we_emptied_and_compacted() {
 }
 
 #[test]
+fn dictionaries_of_either_serve_both() {
+    let dir = scratch();
+    let at = |name: &str| dir.path().join(name);
+    let text = |name: &str| at(name).to_str().unwrap().to_string();
+    let item = |i: u64| -> Vec<u8> { (0..64).map(|k| ((i * 31 + k * (i % 5)) % 23) as u8 + b'a').collect() };
+    let records: Vec<Vec<u8>> = (0..3000).map(item).collect();
+    let mut writer =
+        DenseWriter::create(&at("plain"), WriterOptions::new(Codec::Zstd), DType::parse("|u1").unwrap(), vec![64])
+            .unwrap();
+    writer.append(&records.concat()).unwrap();
+    writer.close().unwrap();
+    loaderx(["train", &text("plain"), &text("theirs.dict")]);
+    ok(Command::new(ZRFS).args(["train-dict", "--tier", "fast", "-o"]).args([at("ours.dict"), at("plain")]));
+    for dict in ["theirs.dict", "ours.dict"] {
+        // Loaderx makes the store, zrfs installs the dictionary, and both append in turn.
+        let store = at(&format!("{dict}.zr"));
+        let path = store.to_str().unwrap();
+        loaderx(["waiting", path]);
+        let error = WriterOptions::new(Codec::ZstdDict).open(&store).unwrap_err().to_string();
+        assert!(error.contains("zrfs train-dict SOURCE --install"), "{error}");
+        let options = WriterOptions::new(Codec::ZstdDict);
+        options.install_dict(&store, &fs::read(at(dict)).unwrap()).unwrap();
+        for (from, to) in [(0, 1000), (1000, 2000)] {
+            let mut writer = options.clone().open(&store).unwrap();
+            writer.append(&slices(&records[from..to])).unwrap();
+            writer.close().unwrap();
+            assert_agreed(&store, &loaderx(["append", path, "7"]));
+        }
+        assert_eq!(open(&store).len(), 2014);
+        // Loaderx packs with it, and zrfs reads.
+        let packed = at(&format!("{dict}.packed"));
+        loaderx(["pack-with", &text("plain"), packed.to_str().unwrap(), &text(dict)]);
+        assert_agreed(&packed, &read(&at("plain")));
+        ok(Command::new(ZRFS).arg("compare").args([&at("plain"), &packed]));
+    }
+}
+
+#[test]
 fn loaderx_reads_packed_arrays() {
     let dir = scratch();
     let arrays = loaderx(["npy".as_ref(), dir.path().as_os_str()]);

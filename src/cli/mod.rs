@@ -4,15 +4,19 @@ mod append;
 mod bar;
 mod cat;
 mod compact;
+mod compare;
+mod export;
 mod info;
 mod ls;
 mod pack;
 mod print;
+mod recode;
 mod rm;
 mod sample;
 mod show;
 mod stats;
 mod stores;
+mod train_dict;
 mod unpack;
 mod verify;
 
@@ -48,6 +52,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(visible_alias = "import")]
     Pack(pack::Args),
     Info(info::Args),
     Ls(ls::Args),
@@ -59,6 +64,11 @@ enum Command {
     Sample(sample::Args),
     Append(append::Args),
     Rm(rm::Args),
+    Recode(recode::Args),
+    #[command(visible_alias = "cp-check")]
+    Compare(compare::Args),
+    Export(export::Args),
+    TrainDict(train_dict::Args),
 }
 
 /// Why a command ends without success.
@@ -70,6 +80,8 @@ enum Failure {
     Partial,
     /// A signal stopped it; what is left of the work done.
     Interrupted(String),
+    /// A comparison could not be made; the reason has yet to be printed. Its exit status is not that of a difference.
+    Trouble(Error),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -92,7 +104,8 @@ impl From<io::Error> for Failure {
 
 type Done = Result<(), Failure>;
 
-/// Runs the command; 0 is success, 1 failure or a part of the work left undone, 2 wrong arguments, 130 an interrupt.
+/// Runs the command; 0 is success, 1 failure, a part of the work left undone or a difference, 2 wrong arguments or a
+/// comparison that could not be made, 130 an interrupt.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = ["warn", "info", "trace"][usize::from(cli.verbose.min(2))];
@@ -109,15 +122,25 @@ pub(crate) fn main() -> ExitCode {
         Command::Sample(args) => sample::run(&args),
         Command::Append(args) => append::run(&args),
         Command::Rm(args) => rm::run(&args),
+        Command::Recode(args) => recode::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::TrainDict(args) => train_dict::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
-        Err(Failure::Error(Error::Interrupted)) => interrupted("nothing was left behind"),
+        Err(Failure::Error(Error::Interrupted) | Failure::Trouble(Error::Interrupted)) => {
+            interrupted("nothing was left behind")
+        }
         Err(Failure::Interrupted(then)) => interrupted(&then),
         Err(Failure::Error(e)) => {
             eprintln!("zrfs: {e}");
             ExitCode::FAILURE
+        }
+        Err(Failure::Trouble(e)) => {
+            eprintln!("zrfs: {e}");
+            ExitCode::from(2)
         }
     }
 }

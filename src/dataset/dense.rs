@@ -23,9 +23,13 @@ impl DenseWriter {
     /// # Errors
     /// [`Error::RecordLength`] if such records have 0 or more than 2^31 bytes; otherwise as [`WriterOptions::create`].
     pub fn create(path: &Path, options: WriterOptions, dtype: DType, item_shape: Vec<u64>) -> Result<Self> {
-        let record_bytes = record_bytes(&dtype, &item_shape)?;
-        let schema =
-            Schema { kind: Kind::Dense { item_shape: item_shape.clone() }, dtype, codec: None, extra: Vec::new() };
+        let schema = Schema { kind: Kind::Dense { item_shape }, dtype, codec: None, extra: Vec::new() };
+        Self::create_with(path, options, schema)
+    }
+
+    /// The same with a schema's own keys.
+    pub(super) fn create_with(path: &Path, options: WriterOptions, schema: Schema) -> Result<Self> {
+        let (item_shape, record_bytes) = item(&schema, path)?;
         let writer = options.schema(schema.clone()).create(path)?;
         Ok(DenseWriter { writer, schema, item_shape, record_bytes })
     }
@@ -46,11 +50,7 @@ impl DenseWriter {
     }
 
     pub(super) fn of(writer: Writer, schema: Schema) -> Result<Self> {
-        let item_shape = match &schema.kind {
-            Kind::Dense { item_shape } => item_shape.clone(),
-            Kind::Ragged => return Err(Error::invalid(format!("{} is ragged", writer.path().display()))),
-        };
-        let record_bytes = record_bytes(&schema.dtype, &item_shape)?;
+        let (item_shape, record_bytes) = item(&schema, writer.path())?;
         Ok(DenseWriter { writer, schema, item_shape, record_bytes })
     }
 
@@ -164,10 +164,14 @@ impl DenseWriter {
     }
 }
 
-fn record_bytes(dtype: &DType, item_shape: &[u64]) -> Result<usize> {
-    let length = bytes_of(dtype, item_shape).unwrap_or(u64::MAX);
+/// The shape of a record, and its bytes.
+fn item(schema: &Schema, path: &Path) -> Result<(Vec<u64>, usize)> {
+    let Kind::Dense { item_shape } = &schema.kind else {
+        return Err(Error::invalid(format!("{} is ragged", path.display())));
+    };
+    let length = bytes_of(&schema.dtype, item_shape).unwrap_or(u64::MAX);
     if length == 0 || length > MAX_RECORD {
         return Err(Error::RecordLength { length });
     }
-    Ok(length as usize)
+    Ok((item_shape.clone(), length as usize))
 }

@@ -43,7 +43,11 @@ impl RaggedWriter {
     /// # Errors
     /// As [`WriterOptions::create`].
     pub fn create(path: &Path, options: WriterOptions, dtype: DType) -> Result<Self> {
-        let schema = Schema { kind: Kind::Ragged, dtype, codec: None, extra: Vec::new() };
+        Self::create_with(path, options, Schema { kind: Kind::Ragged, dtype, codec: None, extra: Vec::new() })
+    }
+
+    /// The same with a schema's own keys.
+    pub(super) fn create_with(path: &Path, options: WriterOptions, schema: Schema) -> Result<Self> {
         let writer = options.schema(schema.clone()).create(path)?;
         Ok(RaggedWriter { writer, schema, log: Log::default() })
     }

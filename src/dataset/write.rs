@@ -35,6 +35,20 @@ pub enum StreamWriter {
 }
 
 impl StreamWriter {
+    /// Creates an empty store at `path` whose records have the type of `schema`, with all its keys; without one, they are
+    /// plain bytes.
+    ///
+    /// # Errors
+    /// As [`DenseWriter::create`] and [`RaggedWriter::create`].
+    pub fn create(path: &Path, options: WriterOptions, schema: Option<&Schema>) -> Result<Self> {
+        let Some(schema) = schema else { return options.create(path).map(StreamWriter::Bytes) };
+        let schema = schema.clone();
+        Ok(match schema.kind {
+            Kind::Dense { .. } => StreamWriter::Dense(DenseWriter::create_with(path, options, schema)?),
+            Kind::Ragged => StreamWriter::Ragged(RaggedWriter::create_with(path, options, schema)?),
+        })
+    }
+
     /// Opens the existing store at `path`. Its codec and type hold; of the options only the level, the storage and the
     /// layout count.
     ///
@@ -142,6 +156,11 @@ impl StreamWriter {
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Where the next record goes: the header's `tail_chunk` and `tail_offset`.
+    pub fn end(&self) -> (u32, u32) {
+        self.writer().end()
     }
 
     /// The directory of the store.

@@ -23,6 +23,8 @@ pub use table::Entry;
 pub const META_FILE: &str = "meta.zr";
 /// The dictionary's file, present only in `zstd_dict` stores.
 pub const DICT_FILE: &str = "dict.zr";
+/// A dictionary that is being installed; left behind by a crash, it means nothing.
+pub const NEW_DICT_FILE: &str = "dict.zr.new";
 /// The type's file, present only in typed stores.
 pub const SCHEMA_FILE: &str = "schema.msgpack";
 

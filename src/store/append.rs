@@ -5,7 +5,7 @@ use super::locks::{InUse, lock_writer, vouch};
 use super::shapes::Typed;
 use super::sums::{self, Sums};
 use super::{check_files, read_dict, read_header};
-use crate::codec::{Decoder, Encoder, default_level};
+use crate::codec::{Decoder, Encoder, check_dict, default_level};
 use crate::error::{Error, Result};
 use crate::fork::Maker;
 use crate::format::header::Note;
@@ -30,7 +30,7 @@ const MIN_SHARE: usize = 64 << 10;
 /// How a store is created or opened for writing.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     layout: Layout,
     codec: Codec,
     level: Option<i32>,
@@ -93,7 +93,10 @@ impl WriterOptions {
     pub fn create(self, path: impl AsRef<Path>) -> Result<Writer> {
         let dir = path.as_ref();
         let dict_path = dir.join(DICT_FILE);
-        let encoder = self.encoder(&dict_path, self.dict.clone())?;
+        if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
+            check_dict(dict).map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
+        }
+        let encoder = self.encoder(&dict_path, self.dict.as_deref())?;
         self.storage.create_dir(dir).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists { path: dir.to_path_buf() },
             _ => Error::io("create", dir)(e),
@@ -149,12 +152,12 @@ impl WriterOptions {
         let dict_path = dir.join(DICT_FILE);
         let dict = match header.codec {
             Codec::Raw | Codec::Zstd => None,
-            Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, false)?,
+            Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, header.length == 0)?,
         };
         self.codec = header.codec;
         let decoder = Decoder::new(header.codec, dict.as_deref())
             .map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
-        let encoder = self.encoder(&dict_path, dict)?;
+        let encoder = self.encoder(&dict_path, dict.as_deref())?;
         let raw = header.codec == Codec::Raw;
         let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
         let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
@@ -174,12 +177,15 @@ impl WriterOptions {
         Ok(writer)
     }
 
-    fn encoder(&self, dict_path: &Path, dict: Option<Vec<u8>>) -> Result<Encoder> {
+    fn encoder(&self, dict_path: &Path, dict: Option<&[u8]>) -> Result<Encoder> {
         if self.codec == Codec::ZstdDict && dict.is_none() {
-            let reason = "a zstd_dict store needs a trained dictionary before its first record".into();
+            let store = dict_path.parent().unwrap_or(dict_path).display();
+            let reason = format!(
+                "there is none, and a zstd_dict store needs one before its first record; train and install it with: \
+                 zrfs train-dict SOURCE --install {store}"
+            );
             return Err(Error::Dictionary { path: dict_path.to_path_buf(), reason });
         }
-        let dict = dict.filter(|_| self.codec == Codec::ZstdDict);
         let level = self.level.unwrap_or(default_level(self.codec));
         Encoder::new(self.codec, level, dict).map_err(Error::invalid)
     }

@@ -13,6 +13,7 @@ mod files;
 mod gather;
 #[cfg(test)]
 mod history;
+mod install;
 mod locks;
 mod rebuild;
 mod recover;
@@ -163,7 +164,8 @@ impl OpenOptions {
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
         let opened = Known { written, header, limit: u64::MAX };
-        let (maker, header, layout, verify_on_read) = (Maker::here(), RwLock::new(opened), self.layout, self.verify_on_read);
+        let (maker, header, layout, verify_on_read) =
+            (Maker::here(), RwLock::new(opened), self.layout, self.verify_on_read);
         Ok(Store {
             files,
             meta,
@@ -330,6 +332,13 @@ impl Store {
         let known = self.maker.write(&self.header);
         let new = self.read_header()?;
         let now = known.as_ref().map_or(&self.opened, |known| &**known).followed_by(new, self.path())?;
+        if new.codec == Codec::ZstdDict && new.length > 0 && !self.decoder.has_dict() {
+            // It was empty when it was opened, and got its dictionary since.
+            let path = self.path().join(DICT_FILE);
+            if let Some(dict) = read_dict(&**self.storage(), &path, false)? {
+                self.decoder.set_dict(&dict).map_err(|reason| Error::Dictionary { path, reason })?;
+            }
+        }
         if let Some(mut known) = known {
             *known = now;
         }

@@ -54,10 +54,10 @@ impl Storage for Memory {
     fn list(&self, _: &Path) -> io::Result<Vec<OsString>> {
         Ok(Vec::new())
     }
-    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+    fn remove(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
-    fn remove(&self, _: &Path) -> io::Result<()> {
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
         Ok(())
     }
     fn pin(&self, _: &Path) -> io::Result<Arc<dyn Storage>> {
