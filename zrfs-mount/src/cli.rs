@@ -46,6 +46,9 @@ pub struct Cli {
     /// Memory for decoded records, as 64M or 2G
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_size)]
     pub cache_size: u64,
+    /// Go at most so far ahead of readers that take files in order, as 64M; 0 for not at all
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
+    pub push_size: u64,
     /// Write the log to this file (in the background it is otherwise lost)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -101,6 +104,7 @@ fn request(cli: &Cli) -> Result<Request, String> {
         root: cli.root.clone(),
         threads: cli.threads.map_or(cores.clamp(2, 16), usize::from),
         cache_bytes: cli.cache_size,
+        ahead_bytes: cli.push_size,
     })
 }
 

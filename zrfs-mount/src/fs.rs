@@ -1,21 +1,26 @@
 //! The file system: every operation in plain types, so that nearly all of it is tested without a kernel.
 //!
 //! ```text
-//! store                    dataset
-//! ├── records/17           ├── streams/NAME/records/17
-//! ├── npy/17.npy           ├── streams/NAME/npy/17.npy
-//! └── .zrfs/info.json      ├── tree/…
-//!                          └── .zrfs/info.json
+//! store                        dataset
+//! ├── records/17               ├── streams/NAME/records/17
+//! ├── npy/17.npy               ├── streams/NAME/npy/17.npy
+//! └── .zrfs/{info,stats}.json  ├── tree/…
+//!                              └── .zrfs/{info,stats}.json
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
+mod ahead;
+mod counters;
 mod info;
 mod list;
 mod read;
 #[cfg(test)]
 mod tests;
 
+pub use counters::Counters;
+
+use crate::ahead::Ahead;
 use crate::errno::{Errno, errno};
 use crate::namespace::{Node, ROOT, parse_index};
 use std::borrow::Cow;
@@ -55,6 +60,8 @@ pub struct FsOptions {
     pub umask: u16,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// Bytes that may be pushed ahead of readers; 0 for none.
+    pub ahead_bytes: u64,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
 }
@@ -144,6 +151,8 @@ pub struct Fs {
     root: Node,
     states: Vec<StreamState>,
     cache: DecodedCache,
+    ahead: Ahead,
+    counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
 }
@@ -176,12 +185,15 @@ impl Fs {
             Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| state(stream)).collect(),
         };
         let cache = DecodedCache::new(options.cache_bytes);
+        let ahead = Ahead::new(options.ahead_bytes);
         let mut fs = Fs {
             source,
             options,
             root: Node::Root,
             states,
             cache,
+            ahead,
+            counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
         };
@@ -196,11 +208,17 @@ impl Fs {
         &self.source
     }
 
+    /// What was done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The inode that `name` has in the directory `parent`.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`; `EIO` where the store is damaged.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr, Errno> {
+        self.counters.lookups.add(1);
         let attr = || -> Result<Attr, Failure> {
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG.into());
@@ -215,6 +233,7 @@ impl Fs {
     /// # Errors
     /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
     pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        self.counters.getattrs.add(1);
         self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
     }
 
@@ -312,7 +331,7 @@ impl Fs {
                 .map_while(|k| self.fixed_child(dir, k))
                 .find_map(|(n, node)| (*n == *name).then_some(node))
                 .ok_or(Failure::Errno(Errno::NOENT)),
-            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -343,7 +362,7 @@ impl Fs {
                 Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
             }
             (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
-            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info)]),
+            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info), (true, "stats.json", Node::Stats)]),
             _ => None,
         }
     }
@@ -404,11 +423,16 @@ impl Fs {
                 let size = self.info().len() as u64;
                 Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
             }
+            // Other at each look, so that the kernel shows no old numbers.
+            Node::Stats => {
+                let (size, mtime) = (counters::STATS_BYTES as u64, mtime_of(SystemTime::now()));
+                Ok(Attr { size, mtime, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
+            }
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
                 let entries = (0..).map_while(|k| self.fixed_child(node, k));
-                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info)).count() as u32;
+                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats)).count() as u32;
                 Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
             }
         }

@@ -40,6 +40,8 @@ pub enum Node {
     Zrfs,
     /// `.zrfs/info.json`.
     Info,
+    /// `.zrfs/stats.json`.
+    Stats,
 }
 
 const FIXED: u64 = 1;
@@ -58,6 +60,7 @@ impl Node {
             Node::Streams => (FIXED, 0, 1),
             Node::Zrfs => (FIXED, 0, 2),
             Node::Info => (FIXED, 0, 3),
+            Node::Stats => (FIXED, 0, 4),
             Node::Stream(s) => (STREAM, s, 0),
             Node::Records(s) => (RECORDS, s, 0),
             Node::Npys(s) => (NPYS, s, 0),
@@ -77,6 +80,7 @@ impl Node {
                 1 => Node::Streams,
                 2 => Node::Zrfs,
                 3 => Node::Info,
+                4 => Node::Stats,
                 _ => return None,
             },
             STREAM => Node::Stream(stream),
@@ -125,7 +129,7 @@ mod tests {
 
     #[test]
     fn numbers_are_unique_and_come_back() {
-        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info];
+        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info, Node::Stats];
         for s in [0, 1, 17, MAX_STREAM - 1] {
             nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s)]);
             for i in [0, 1, 2, 255, 65535, 65536, u64::from(u32::MAX), 1 << 32, MAX_INDEX - 1] {
@@ -152,7 +156,7 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_nobody() {
-        for ino in [0, 8, 15, 0x11, 0x40001, 0x10002, 0x10003, 0x17, u64::MAX] {
+        for ino in [0, 8, 15, 0x11, 0x50001, 0x10002, 0x10003, 0x17, u64::MAX] {
             assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
         }
         assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);

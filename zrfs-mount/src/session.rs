@@ -1,5 +1,7 @@
 //! The life of a mount: checks, mounting, readiness, signals, the end.
 
+use crate::ahead;
+use crate::ahead::device::{Device, PageCache};
 use crate::fs::{Fs, FsOptions};
 use crate::fuse::Adaptor;
 use crate::mounting::{self, UnmountError};
@@ -21,6 +23,9 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Read-ahead of the mount in KiB, where the kernel lets us set it.
 const READ_AHEAD_KIB: u32 = 1024;
 
+/// Threads that go ahead of readers, at most; each holds a file of at most 4 MiB.
+const MAX_WORKERS: usize = 8;
+
 /// What to mount where, and how.
 #[derive(Debug, Clone)]
 pub struct Request {
@@ -36,6 +41,8 @@ pub struct Request {
     pub threads: usize,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// Bytes that may be pushed ahead of readers.
+    pub ahead_bytes: u64,
 }
 
 /// What a mount tells whoever started it.
@@ -67,7 +74,7 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     let store = request.store.canonicalize().map_err(|e| format!("{}: {e}", request.store.display()))?;
     let source = Source::open(&store).map_err(|e| e.to_string())?;
     let mountpoint = check_mountpoint(&request.mountpoint, &store, options.nonempty, &mut note)?;
-    let fs = Fs::new(source, fs_options(request))?;
+    let fs = Arc::new(Fs::new(source, fs_options(request))?);
 
     // Watched before there is a mount, so that no signal leaves one behind.
     let (events, inbox) = channel();
@@ -85,7 +92,8 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     };
     config.n_threads = Some(request.threads);
     config.clone_fd = mounted.may_clone;
-    let session = fuser::Session::from_fd(Adaptor::new(Arc::new(fs)), mounted.device, config.acl, config.clone())
+    let device = mounted.device.try_clone().map_err(|e| unmount_after(format!("cannot copy a descriptor: {e}")))?;
+    let session = fuser::Session::from_fd(Adaptor::new(fs.clone()), mounted.device, config.acl, config.clone())
         .map_err(|e| unmount_after(format!("the kernel does not talk to us: {e}")))?;
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
@@ -94,6 +102,11 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
         let _ = events.send(Event::Ended(session.run()));
     });
     server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    if fs.ahead().is_on() {
+        let to: Arc<dyn PageCache> = Arc::new(Device(device));
+        let started = ahead::start(&fs, &to, request.threads.min(MAX_WORKERS));
+        started.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    }
     let device = first_answer(&mountpoint).map_err(unmount_after)?;
     raise_read_ahead(&device);
     if let Err(e) = report(Report::Ready) {
@@ -122,6 +135,7 @@ fn fs_options(request: &Request) -> FsOptions {
         gid: request.options.gid.unwrap_or(rustix::process::getgid().as_raw()),
         umask: request.options.umask,
         cache_bytes: request.cache_bytes,
+        ahead_bytes: request.ahead_bytes,
         root: request.root.clone(),
     }
 }

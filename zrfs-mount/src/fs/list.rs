@@ -65,6 +65,7 @@ impl Fs {
     }
 
     fn list(&self, ino: u64, offset: u64, plus: bool, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        self.counters.listings.add(1);
         let mut listing = Listing { sink, at: offset, full: false, any: false };
         match self.try_list(ino, plus, &mut listing) {
             Err(e) if listing.any => {
@@ -109,7 +110,7 @@ impl Fs {
                 }
                 Ok(())
             }
-            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -169,7 +170,7 @@ impl Fs {
                 Source::Store(_) => Node::Root,
                 Source::Dataset(_) => Node::Stream(s),
             },
-            Node::Record(..) | Node::Npy(..) | Node::Info => return Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Info | Node::Stats => return Err(Errno::NOTDIR.into()),
         })
     }
 
@@ -184,7 +185,7 @@ impl Fs {
 
 fn kind_of(node: Node) -> Kind {
     match node {
-        Node::Record(..) | Node::Npy(..) | Node::Info => Kind::File,
+        Node::Record(..) | Node::Npy(..) | Node::Info | Node::Stats => Kind::File,
         _ => Kind::Dir,
     }
 }

@@ -13,7 +13,7 @@ use zrfs::tree::{Meta, TreeBuilder};
 use zrfs::{Writer, WriterOptions};
 
 fn options() -> FsOptions {
-    FsOptions { uid: 7, gid: 8, umask: 0, cache_bytes: 1 << 20, root: None }
+    FsOptions { uid: 7, gid: 8, umask: 0, cache_bytes: 1 << 20, ahead_bytes: 1 << 20, root: None }
 }
 
 fn open(path: &Path) -> Fs {
