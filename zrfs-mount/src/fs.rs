@@ -279,7 +279,12 @@ impl Fs {
         if now.saturating_sub(last) >= REFRESH_MS {
             state.refreshed.store(now, Ordering::Relaxed);
             let before = store.len();
-            if store.refresh()? > before {
+            // Of a dataset that is being appended to, only what all streams have is there.
+            match &self.source {
+                Source::Dataset(dataset) => dataset.refresh()?,
+                Source::Store(stream) => stream.store().refresh()?,
+            };
+            if store.len() > before {
                 *state.grown.lock().unwrap_or_else(PoisonError::into_inner) = mtime_of(SystemTime::now());
             }
         }

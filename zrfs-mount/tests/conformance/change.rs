@@ -3,6 +3,7 @@
 use crate::common::{Mount, TempDir, bytes, run, shell, store, succeeds};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
+use zrfs::pack::Progress;
 use zrfs::{Error, WriterOptions};
 
 /// gcs#2792: who looked for a record before it was there finds it within a second after, and so does a listing.
@@ -31,20 +32,33 @@ fn gcs2792_appended_records_appear_within_a_second() {
     }
 }
 
-/// Deleting is refused while the store is mounted, and says why.
+/// Deleting and compacting are refused while the store is mounted, and say why; nothing changes.
 #[test]
-fn deleting_is_refused_while_mounted() {
+fn deleting_and_compacting_are_refused_while_mounted() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("s");
-    drop(store(&path, "raw", &vec![b"x".to_vec(); 10]));
+    let mut writer = store(&path, "raw", &(0..10).map(|i| bytes(i, 1000)).collect::<Vec<_>>());
+    writer.delete(&[9]).unwrap();
+    drop(writer);
     let mount = Mount::new(&path, &[]);
     let mut writer = WriterOptions::new("raw".parse().unwrap()).open(&path).unwrap();
-    let error = writer.delete(&[3]).unwrap_err();
-    assert!(matches!(error, Error::Locked { .. }), "{error}");
-    assert_eq!(succeeds(&shell(&format!("ls {}/records | wc -l", mount.path()))), "10\n");
+    let refused = [writer.delete(&[3]).unwrap_err(), writer.compact(&Progress::default()).unwrap_err()];
+    for error in refused {
+        assert!(matches!(error, Error::Locked { .. }) && error.to_string().contains("mounted"), "{error}");
+    }
+    let script = format!("cd {}/records && ls | wc -l && cat 3 | md5sum", mount.path());
+    let want = format!(
+        "9\n{}",
+        succeeds(&run(
+            "bash",
+            &["-c", &format!("printf %s '{}' | md5sum", String::from_utf8(bytes(3, 1000)).unwrap())]
+        ))
+    );
+    assert_eq!(succeeds(&shell(&script)), want);
     drop(mount);
     writer.delete(&[3]).unwrap();
-    assert_eq!(writer.len(), 9);
+    writer.compact(&Progress::default()).unwrap();
+    assert_eq!(writer.len(), 8);
 }
 
 /// tfds#3330: one flipped bit is an error of that record only; the log names it once, and says what is wrong.
