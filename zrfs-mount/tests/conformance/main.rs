@@ -25,12 +25,14 @@ use std::sync::OnceLock;
 
 /// The program `conform.c`, compiled once.
 fn conform() -> &'static str {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
+    static PROGRAM: OnceLock<&str> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/conformance/conform.c");
-        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("conform-{}", std::process::id()));
-        let program = program.to_str().unwrap().to_string();
-        succeeds(&run("cc", &["-O1", "-Wall", "-Wextra", "-Werror", "-o", &program, source]));
+        // Under its name in one step: another run of these tests may be using it.
+        let program = concat!(env!("CARGO_TARGET_TMPDIR"), "/conform");
+        let new = format!("{program}-{}", std::process::id());
+        succeeds(&run("cc", &["-O1", "-Wall", "-Wextra", "-Werror", "-o", &new, source]));
+        std::fs::rename(new, program).unwrap();
         program
     })
 }
