@@ -4,6 +4,7 @@ pub use tempfile::TempDir;
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -37,7 +38,8 @@ pub fn run(program: &str, args: &[&str]) -> Done {
 pub fn run_for(deadline: Duration, program: &str, args: &[&str]) -> Done {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
+    // In a group of its own, so that what it started goes with it, and no terminal's keys are for it.
+    let mut child = command.process_group(0).spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
     let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = std::thread::spawn(move || {
         let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -49,7 +51,7 @@ pub fn run_for(deadline: Duration, program: &str, args: &[&str]) -> Done {
         std::thread::sleep(Duration::from_millis(2));
     }
     if !read.is_finished() {
-        let _ = child.kill();
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
         panic!("{program} {args:?} hangs");
     }
     let code = child.wait().unwrap().code();
