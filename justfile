@@ -11,6 +11,10 @@ test:
 demo:
     scripts/demo
 
+# Random readers of a mount while its store grows, for so many seconds, and memory over a million files
+soak seconds="3600":
+    ZRFS_SOAK_SECONDS={{seconds}} ZRFS_FILES=1000000 cargo test --release -p zrfs-mount --test conformance -- --nocapture soak:: gof603
+
 # Fuzz one target, or each in turn, for so many seconds (needs nightly Rust and cargo-fuzz)
 fuzz target="all" seconds="60":
     scripts/fuzz {{target}} {{seconds}}

@@ -77,5 +77,17 @@ def npy_idx():
         seed(f"idx-{kind}", bytes([0, 0, kind, 2]) + struct.pack(">II", 3, 2) + bytes(6 * width))
 
 
-{f.__name__: f for f in (header_table_schema, store, tree_index, npy_idx)}[target]()
+def dictionary():
+    for path in stores:
+        file = path / "dict.zr"
+        if file.exists():
+            content = file.read_bytes()[:0xFFFF]
+            # The first record's place, and its length when it is decoded.
+            offset, stored, length, _ = struct.unpack("<IIII", (path / "0.loc").read_bytes()[:16])
+            frame = (path / "0.chunk").read_bytes()[offset : offset + stored]
+            seed(path.name, struct.pack("<H", len(content)) + content + struct.pack("<H", length & 0xFFFF) + frame)
+    seed("raw", struct.pack("<H", 8) + b"any text" + struct.pack("<H", 4) + b"text")
+
+
+{f.__name__: f for f in (header_table_schema, store, tree_index, npy_idx, dictionary)}[target]()
 print(f"{len(list(corpus.iterdir()))} inputs in {corpus.relative_to(root)}")

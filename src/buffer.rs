@@ -4,9 +4,10 @@
 //! dropped, and large ones lie on huge pages, where a fault makes 2 MiB at a time.
 
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use memmap2::{Advice, MmapMut};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The size of a huge page on most machines. Buffers from this size on ask for such pages.
 const HUGE: usize = 2 << 20;
@@ -23,7 +24,7 @@ pub struct BufferPool {
 #[derive(Debug)]
 struct Shared {
     keep: usize,
-    maker: u32,
+    maker: Maker,
     state: Mutex<State>,
 }
 
@@ -39,7 +40,7 @@ impl BufferPool {
     /// A pool that keeps at most `keep` buffers, those in use included. More can be in use; they are given back to the
     /// system when they return.
     pub fn new(keep: usize) -> Self {
-        BufferPool { shared: Arc::new(Shared { keep, maker: std::process::id(), state: Mutex::default() }) }
+        BufferPool { shared: Arc::new(Shared { keep, maker: Maker::here(), state: Mutex::default() }) }
     }
 
     /// A buffer of `len` bytes that starts at a page's boundary. What is in it is unspecified: zeros, or what it was
@@ -91,9 +92,9 @@ impl BufferPool {
 }
 
 impl Shared {
-    /// `None` in a forked child, where a thread that is not there may hold the lock for good.
+    /// `None` in a forked child, whose copies of buffers are not worth keeping.
     fn lock(&self) -> Option<MutexGuard<'_, State>> {
-        (self.maker == std::process::id()).then(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
+        if self.maker.is_here() { self.maker.lock(&self.state) } else { None }
     }
 }
 

@@ -87,6 +87,29 @@ impl DecodedCache {
         Ok(bytes)
     }
 
+    /// The record `key` if it is here, or as soon as the thread that decodes it is done; `None` if nobody decodes it.
+    pub fn join(&self, key: Key) -> Option<Arc<Vec<u8>>> {
+        let mut state = self.lock();
+        loop {
+            match state.entries.get(&key)? {
+                Slot::Ready(bytes) => return Some(bytes.clone()),
+                Slot::Pending => state = self.decoded.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    /// Drops the record `key`, if it is here and nobody reads it: whoever asked for it won't ask again.
+    pub fn forget(&self, key: Key) {
+        let mut state = self.lock();
+        if let Some(Slot::Ready(bytes)) = state.entries.peek(&key)
+            && Arc::strong_count(bytes) == 1
+        {
+            let freed = bytes.len() as u64 + OVERHEAD;
+            state.entries.pop(&key);
+            state.used = state.used.saturating_sub(freed);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,6 +222,32 @@ mod tests {
         assert!(caught.is_err());
         assert_eq!(cache.used(), 0);
         assert_eq!(cache.get((0, 0), 10, fill(3)).unwrap()[9], 3);
+    }
+
+    #[test]
+    fn joins_what_is_decoded_and_forgets_what_nobody_reads() {
+        let cache = DecodedCache::new(1 << 20);
+        assert!(cache.join((0, 1)).is_none());
+        let barrier = Barrier::new(2);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let decode = |bytes: &mut [u8]| {
+                    barrier.wait();
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    fill(4)(bytes)
+                };
+                cache.get((0, 1), 10, decode).unwrap();
+            });
+            barrier.wait();
+            let joined = cache.join((0, 1)).unwrap();
+            assert_eq!(joined[9], 4);
+            cache.forget((0, 1));
+            assert_eq!(cache.used(), 10 + OVERHEAD, "it is being read");
+        });
+        cache.forget((0, 1));
+        cache.forget((0, 2));
+        assert_eq!(cache.used(), 0);
+        assert!(cache.join((0, 1)).is_none());
     }
 
     #[test]

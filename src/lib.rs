@@ -8,23 +8,34 @@
 pub mod buffer;
 pub mod cache;
 pub mod codec;
+pub mod compare;
 pub mod dataset;
+pub mod dict;
 pub mod error;
+pub mod export;
+mod fork;
 pub mod format;
+mod in_order;
 pub mod info;
 pub mod loader;
+pub mod names;
 pub mod pack;
+mod pool;
+pub mod recode;
 pub mod sampler;
+pub mod select;
+pub mod sniff;
 mod staging;
 pub mod storage;
 pub mod store;
 pub mod tree;
 pub mod unpack;
 
-pub use dataset::{Dataset, Source, Stream};
+pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
 pub use loader::Loader;
-pub use store::{OpenOptions, Store, Writer, WriterOptions};
+pub use select::Selection;
+pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 
 /// The README's examples run as tests.
 #[cfg(doctest)]

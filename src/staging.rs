@@ -1,4 +1,4 @@
-//! A new directory under a temporary name, until it is whole.
+//! A new directory or file under a temporary name, until it is whole.
 //!
 //! Everything is written below a hidden directory beside the target, and renamed to it in one step. Whatever goes wrong
 //! before, there is nothing under the target's name; after it, all of it.
@@ -6,7 +6,10 @@
 use crate::dataset::Source;
 use crate::error::{Error, Result};
 use crate::format::header::MAGIC;
-use crate::format::{DELETE_FILE, DICT_FILE, META_FILE, SCHEMA_FILE, TREE_FILE};
+use crate::format::{
+    DATASET_FILE, DELETE_FILE, DICT_FILE, META_FILE, NEW_DICT_FILE, NEW_SCHEMA_FILE, SCHEMA_FILE, SHAPES_FILE,
+    SUMS_FILE, TREE_FILE,
+};
 use crate::storage::{Disk, Storage};
 use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
@@ -23,6 +26,35 @@ pub(crate) enum Existing {
     EmptyDir,
     /// A store or dataset, which gives way.
     Store,
+    /// A regular file, which gives way.
+    File,
+}
+
+impl Existing {
+    /// What may stand where a new store goes, if `replace` says that a store may.
+    pub(crate) fn store(replace: bool) -> Self {
+        if replace { Existing::Store } else { Existing::Refuse }
+    }
+
+    /// What may stand where a new file goes, if `replace` says that a file may.
+    pub(crate) fn file(replace: bool) -> Self {
+        if replace { Existing::File } else { Existing::Refuse }
+    }
+
+    /// Refuses a source that is what would be replaced, or in it, whatever links lead there: it would be gone after.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub(crate) fn spare(self, source: &Path, target: &Path) -> Result<()> {
+        let inside = self != Existing::Refuse
+            && matches!((source.canonicalize(), target.canonicalize()), (Ok(s), Ok(t)) if s.starts_with(&t));
+        if inside {
+            let (source, target) = (source.display(), target.display());
+            let reason = format!("{source} is in {target}, which --force would replace; give another target");
+            return Err(Error::invalid(reason));
+        }
+        Ok(())
+    }
 }
 
 /// The place where a store or an unpacked tree grows. Dropped before [`publish`](Staging::publish), it removes all of it.
@@ -48,6 +80,12 @@ impl Staging {
             let taken = || Error::Exists { path: target.to_path_buf() };
             match existing {
                 Existing::Refuse => return Err(taken()),
+                Existing::File => {
+                    if !target.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                        let reason = format!("{} is no file, so --force does not replace it", target.display());
+                        return Err(Error::invalid(reason));
+                    }
+                }
                 Existing::EmptyDir => {
                     let mut names = std::fs::read_dir(target).map_err(|_| taken())?;
                     if names.next().is_some() {
@@ -94,12 +132,15 @@ impl Staging {
             // The old store goes to where the new one was made, and away with the hidden directory.
             Existing::Store if exists => rename(RenameFlags::EXCHANGE),
             // A plain rename replaces an empty directory, and no other.
-            Existing::EmptyDir if exists => rename(RenameFlags::empty()),
-            Existing::Refuse | Existing::EmptyDir | Existing::Store => match rename(RenameFlags::NOREPLACE) {
-                // A file system without the flag.
-                Err(Errno::INVAL | Errno::NOSYS) if !exists => rename(RenameFlags::empty()),
-                other => other,
-            },
+            // So it does a file.
+            Existing::EmptyDir | Existing::File if exists => rename(RenameFlags::empty()),
+            Existing::Refuse | Existing::EmptyDir | Existing::Store | Existing::File => {
+                match rename(RenameFlags::NOREPLACE) {
+                    // A file system without the flag.
+                    Err(Errno::INVAL | Errno::NOSYS) if !exists => rename(RenameFlags::empty()),
+                    other => other,
+                }
+            }
         };
         done.map_err(|e| match e {
             Errno::EXIST | Errno::NOTEMPTY => Error::Exists { path: self.target.clone() },
@@ -140,7 +181,7 @@ fn only_ours(target: &Path) -> Result<(), String> {
     for (path, kind) in list(target)? {
         if kind.is_dir() {
             store(&path)?;
-        } else if path.file_name() != Some(TREE_FILE.as_ref()) {
+        } else if ![TREE_FILE, DATASET_FILE].iter().any(|own| path.file_name() == Some(own.as_ref())) {
             return Err(format!("holds {}, which is no part of a dataset", path.display()));
         }
     }
@@ -157,6 +198,7 @@ fn only_ours(target: &Path) -> Result<(), String> {
 fn is_part(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let numbered = name.strip_suffix(".chunk").or(name.strip_suffix(".loc"));
-    [META_FILE, DICT_FILE, SCHEMA_FILE, DELETE_FILE].contains(&name)
-        || numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    let parts =
+        [META_FILE, DICT_FILE, NEW_DICT_FILE, SCHEMA_FILE, NEW_SCHEMA_FILE, SHAPES_FILE, SUMS_FILE, DELETE_FILE];
+    parts.contains(&name) || numbered.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -12,12 +12,13 @@ use rustix::io::retry_on_intr;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io::{self, BufReader, IoSlice, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A file system that stores live in.
 pub trait Storage: Debug + Send + Sync {
@@ -35,6 +36,8 @@ pub trait Storage: Debug + Send + Sync {
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file another name in the same directory, at once in place of the file that has that name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the directory's entries (created, renamed, removed files) survive a power cut.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
     /// The same files, where everything below `dir` is found through an open handle of that directory: whoever holds
@@ -50,6 +53,8 @@ pub trait StoreFile: Debug + Send + Sync {
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
     fn size(&self) -> io::Result<u64>;
+    /// When the file was last written to.
+    fn modified(&self) -> io::Result<SystemTime>;
     /// Cuts or extends the file.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes the file's bytes and length survive a power cut.
@@ -120,6 +125,10 @@ impl Storage for Disk {
         let (dir, path) = self.locate(path);
         Ok(retry_on_intr(|| rustix::fs::unlinkat(dir, path, AtFlags::empty()))?)
     }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let ((from_dir, from), (to_dir, to)) = (self.locate(from), self.locate(to));
+        Ok(retry_on_intr(|| rustix::fs::renameat(from_dir, from, to_dir, to))?)
+    }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
     }
@@ -141,6 +150,9 @@ impl StoreFile for DiskFile {
     }
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.0.metadata()?.modified()
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
@@ -233,6 +245,69 @@ pub fn write_all_at(file: &dyn StoreFile, path: &Path, bufs: &mut [IoSlice<'_>],
         }
     }
     Ok(())
+}
+
+/// A file from an offset on, read as a stream.
+pub(crate) struct At<'a> {
+    file: &'a dyn StoreFile,
+    path: &'a Path,
+    at: u64,
+}
+
+impl<'a> At<'a> {
+    /// The file from `offset` on, through a buffer of `capacity` bytes.
+    pub(crate) fn buffered(file: &'a dyn StoreFile, path: &'a Path, offset: u64, capacity: usize) -> BufReader<Self> {
+        BufReader::with_capacity(capacity, At { file, path, at: offset })
+    }
+
+    /// The offset in the file of the next byte that the reader gives.
+    pub(crate) fn position(input: &BufReader<Self>) -> u64 {
+        input.get_ref().at - input.buffer().len() as u64
+    }
+}
+
+impl Read for At<'_> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = read_at_most(self.file, self.path, buf, self.at).map_err(io::Error::other)?;
+        self.at += n as u64;
+        Ok(n)
+    }
+}
+
+/// A file written as a stream, from an offset on.
+pub(crate) struct Out<'a> {
+    file: &'a dyn StoreFile,
+    path: &'a Path,
+    at: u64,
+    waiting: Vec<u8>,
+}
+
+impl<'a> Out<'a> {
+    /// Bytes that are written together.
+    const BUFFER: usize = 1 << 20;
+
+    pub(crate) fn new(file: &'a dyn StoreFile, path: &'a Path, offset: u64) -> Self {
+        Out { file, path, at: offset, waiting: Vec::new() }
+    }
+
+    /// Writes `bytes` after what was written before.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.waiting.extend(bytes);
+        if self.waiting.len() < Self::BUFFER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        write_all_at(self.file, self.path, &mut [IoSlice::new(&self.waiting)], self.at)?;
+        self.at += self.waiting.len() as u64;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    /// Writes what waits; returns the offset after the last byte.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        self.flush()?;
+        Ok(self.at)
+    }
 }
 
 #[cfg(test)]

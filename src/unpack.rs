@@ -3,9 +3,9 @@
 use crate::dataset::{DATA_STREAM, Dataset, Stream};
 use crate::error::{Error, Result};
 use crate::pack::{Notice, Report, Watch};
+use crate::pool::pool;
 use crate::staging::{Existing, Staging};
 use crate::tree::{Meta, Node, NodeKind, Tree};
-use rayon::prelude::*;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -162,18 +162,15 @@ impl Unpack<'_> {
         let files = std::mem::take(&mut self.files);
         self.bytes = 0;
         let (data, owners, piece, progress) = (self.data, self.owners, self.tree.piece_bytes(), self.watch.progress);
-        let wrote: Vec<Result<(), String>> = files
-            .par_iter()
-            .map(|file| {
-                progress.check().and_then(|()| write_file(file, data, piece, owners)).map_err(|e| {
-                    // Half a file is worse than none.
-                    let _ = fs::remove_file(&file.path);
-                    e.to_string()
-                })?;
-                progress.add(1, file.size);
-                Ok(())
-            })
-            .collect();
+        let wrote: Vec<Result<(), String>> = pool().map(&files, |file| {
+            progress.check().and_then(|()| write_file(file, data, piece, owners)).map_err(|e| {
+                // Half a file is worse than none.
+                let _ = fs::remove_file(&file.path);
+                e.to_string()
+            })?;
+            progress.add(1, file.size);
+            Ok(())
+        });
         self.watch.progress.check()?;
         for (file, wrote) in files.iter().zip(wrote) {
             match wrote {

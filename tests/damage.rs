@@ -262,6 +262,69 @@ fn every_byte_and_every_length() {
     });
 }
 
+/// A raw store: `verify` names the record of every byte that is changed, whether it is the record's own, its place's or
+/// its checksum's.
+#[test]
+fn every_byte_of_a_raw_store() {
+    let dir = scratch();
+    let path = dir.path().join("raw");
+    let records: Vec<Vec<u8>> = (0..9).map(|i| noise(i, 20 + 13 * i as usize)).collect();
+    let mut writer = WriterOptions::new(Codec::Raw).create(&path).unwrap();
+    writer.append(&records.iter().map(|r| &r[..]).collect::<Vec<_>>()).unwrap();
+    writer.close().unwrap();
+    let verify = || -> Result<(Vec<u64>, u64), Error> {
+        let mut bad = Vec::new();
+        let store = zrfs::OpenOptions::new().salvage(true).open(&path)?;
+        let found = store.verify(&Progress::default(), &mut |record| bad.push(record.index))?;
+        Ok((bad, found.unchecked))
+    };
+    assert_eq!(verify().unwrap(), (vec![], 0));
+    let ends: Vec<usize> = records
+        .iter()
+        .scan(0, |end, r| {
+            *end += r.len();
+            Some(*end)
+        })
+        .collect();
+    // The header comes last: whoever writes to it may have changed all the rest.
+    for file in ["0.chunk", "0.loc", "sums.zr", "meta.zr"] {
+        let bytes = fs::read(path.join(file)).unwrap();
+        let handle = fs::OpenOptions::new().write(true).open(path.join(file)).unwrap();
+        for at in 0..bytes.len() {
+            for change in [0x01, 0x80, 0xff] {
+                handle.write_all_at(&[bytes[at] ^ change], at as u64).unwrap();
+                let record = match file {
+                    "0.chunk" => Some(ends.iter().position(|&end| at < end).unwrap()),
+                    "0.loc" => Some(at / 16),
+                    "sums.zr" if at >= 32 => Some((at - 32) / 4),
+                    _ => None,
+                };
+                let what = format!("{file}, byte {at} ^ {change:#x}");
+                match (verify(), record) {
+                    (Ok((bad, unchecked)), Some(record)) => {
+                        assert_eq!((bad, unchecked), (vec![record as u64], 0), "{what}")
+                    }
+                    (Ok((bad, unchecked)), None) if file == "sums.zr" => {
+                        assert_eq!((bad, unchecked), (vec![], 9), "{what}")
+                    }
+                    (Ok(_), None) => {}
+                    (Err(e), None) if file == "meta.zr" => assert_named(&e.to_string(), &path, &path),
+                    (Err(e), _) => panic!("{what}: {e}"),
+                }
+            }
+            handle.write_all_at(&bytes[at..=at], at as u64).unwrap();
+        }
+        for length in 0..bytes.len() as u64 {
+            handle.set_len(length).unwrap();
+            match verify() {
+                Ok((bad, unchecked)) => assert!(!bad.is_empty() || unchecked > 0, "{file} cut to {length}"),
+                Err(e) => assert_named(&e.to_string(), &path, &path),
+            }
+            handle.write_all_at(&bytes, 0).unwrap();
+        }
+    }
+}
+
 /// The same through the command, at some places of every file: exit status 0 or 1, a message that names a file.
 #[test]
 fn the_command_survives_damage() {

@@ -1,6 +1,8 @@
 //! The examples in docs/FORMAT.md, decoded by the code.
 
+use zrfs::format::header::Note;
 use zrfs::format::schema::Schema;
+use zrfs::format::sums::{Head, NO_SUM, offset_of, sum_of};
 use zrfs::format::{Codec, Entry, Header, Kind};
 
 /// The bytes of the page's block ```` ```hex NAME ````.
@@ -20,6 +22,26 @@ fn header() {
 }
 
 #[test]
+fn noted() {
+    let header = Header { tail_offset: 80, length: 7, note: Note::Synced(7), ..Header::new(Codec::Raw) };
+    assert_eq!(Header::decode(&example("noted")), Ok(header));
+    assert_eq!(header.encode().to_vec(), example("noted"));
+}
+
+#[test]
+fn sums() {
+    let bytes = example("sums");
+    let head = Head::decode(bytes.first_chunk().unwrap()).unwrap();
+    assert_eq!(head.doubtful, 1);
+    assert_eq!(head.until, std::time::UNIX_EPOCH + std::time::Duration::new(1_798_761_600, 500_000_000));
+    assert_eq!(head.encode(), bytes[..32]);
+    for (i, sum) in [sum_of(crc32fast::hash(b"first")), sum_of(crc32fast::hash(b"second")), NO_SUM].iter().enumerate() {
+        let at = offset_of(i as u64) as usize;
+        assert_eq!(bytes[at..at + 4], sum.to_le_bytes());
+    }
+}
+
+#[test]
 fn entry() {
     let entry = Entry { offset: 4096, phys_length: 300, logic_length: 784, chunk_id: 2 };
     assert_eq!(entry.encode().to_vec(), example("entry"));
@@ -33,6 +55,26 @@ fn schema() {
     assert_eq!(schema.kind, Kind::Dense { item_shape: vec![3] });
     assert_eq!((schema.dtype.as_str(), schema.codec), ("<f4", Some(Codec::Raw)));
     assert_eq!(schema.encode(0), bytes);
+}
+
+#[test]
+fn shapes() {
+    use zrfs::format::shapes::{Base, BlockHead, HEAD_LEN};
+    let bytes = example("shapes");
+    let (head, block) = bytes.split_first_chunk::<HEAD_LEN>().unwrap();
+    let base = Base { end: 90, count: 2, start_crc: 0x1122_3344, tail_crc: 0x5566_7788 };
+    assert_eq!((Base::decode(head), base.encode()), (Some(base), head.to_vec()));
+    let mut shapes = Vec::new();
+    [&[3, 4][..], &[5]].iter().for_each(|shape| zrfs::format::schema::encode_shape(shape, &mut shapes));
+    assert_eq!(BlockHead::encode(2, 2, &shapes), block);
+}
+
+#[test]
+fn dataset() {
+    use zrfs::format::dataset::Intent;
+    let intent = Intent::Delete { length: 9, indices: vec![7, 3] };
+    assert_eq!(Intent::decode(&example("dataset")), Some(intent.clone()));
+    assert_eq!(intent.encode(), example("dataset"));
 }
 
 /// The tables of the tree index name each field's place; a tree that is written has them there.

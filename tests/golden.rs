@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+use zrfs::dataset::{Batch, StreamWriter};
 use zrfs::format::header::Note;
 use zrfs::format::npy::NpyHeader;
 use zrfs::format::{Codec, Header, Kind, Schema};
@@ -147,18 +148,27 @@ fn appends_to_a_copy_are_read_back() {
             fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
         }
         let before = fs::read(copy.join("meta.zr")).unwrap();
-        // Of a ragged store the shapes would have to be written too, so its records are only read as bytes.
-        let item = open(&path).schema().unwrap().record_bytes().unwrap_or(24) as usize;
-        let mut writer = WriterOptions::new(Codec::Raw).open(&copy).unwrap();
-        assert_eq!(writer.codec(), open(&path).store().codec(), "the store's own codec holds");
+        let schema = open(&path).schema().unwrap().clone();
+        let item = schema.record_bytes().unwrap_or(48) as usize;
+        // Whatever the options say, the store's own codec holds.
+        let mut writer = StreamWriter::open(&copy, WriterOptions::new(Codec::Raw)).unwrap();
         for round in 0..3u8 {
             let new: Vec<Vec<u8>> = (0..5u8).map(|i| (0..item).map(|b| b as u8 ^ round ^ i << 4).collect()).collect();
-            let slices: Vec<&[u8]> = new.iter().map(|r| &r[..]).collect();
-            let first = records.len() as u64;
-            assert_eq!(writer.append(&slices).unwrap(), first..first + 5, "{name}");
+            let shape = [2, item as u64 / 2 / schema.dtype.itemsize()];
+            let shaped: Vec<(&[u64], &[u8])> = new.iter().map(|r| (&shape[..], &r[..])).collect();
+            let dense = new.concat();
+            let batch = match schema.kind {
+                Kind::Dense { .. } => Batch::Dense(&dense),
+                Kind::Ragged => Batch::Ragged(&shaped),
+            };
+            writer.append(&batch).unwrap();
             records.extend(new);
             assert_reads(&open(&copy), &records, &name);
+            if schema.kind == Kind::Ragged {
+                assert_eq!(open(&copy).shape(records.len() as u64 - 1).unwrap().unwrap(), shape, "{name}");
+            }
         }
+        assert_eq!(open(&copy).store().codec(), open(&path).store().codec(), "{name}");
         writer.close().unwrap();
         assert_reads(&open(&copy), &records, &name);
         let header = |bytes: &[u8]| Header::decode(bytes).unwrap();

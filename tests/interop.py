@@ -115,6 +115,21 @@ def main(command, *args):
             with open_store(path) as ds:
                 out[Path(path).name] = describe(ds)
         return out
+    if command == "waiting":
+        # An empty zstd_dict store, without a dictionary yet.
+        with DenseDataset(args[0], dtype=np.uint8, item_shape=(64,), codec="zstd_dict") as ds:
+            assert not ds.has_dict()
+            return describe(ds)
+    if command == "train":
+        with open_store(args[0]) as ds:
+            train_dict(ds, tier="fast", path=args[1])
+        return {}
+    if command == "pack-with":
+        # A store that loaderx packs with a dictionary given as a file.
+        with open_store(args[0]) as ds:
+            array = np.asarray(ds.__getitems__(np.arange(len(ds), dtype=np.uint64)))
+        from_numpy(args[1], array, codec="zstd_dict", dict_bytes=Path(args[2]).read_bytes())
+        return {}
     if command == "streams":
         with MSDataset(args[0]) as ms:
             assert len({len(ms[name]) for name in ms.names}) == 1 and len(ms) == len(ms[ms.names[0]])

@@ -11,6 +11,7 @@ use std::process::Command;
 use zrfs::dataset::{DenseWriter, RaggedWriter};
 use zrfs::format::dtype::DType;
 use zrfs::format::{Codec, Kind};
+use zrfs::pack::Progress;
 use zrfs::{Error, Source, Stream, WriterOptions};
 
 /// The Python that has loaderx.
@@ -163,7 +164,7 @@ fn zrfs_appends_to_loaderx_stores() {
     let dir = scratch();
     let mut appended = 0;
     for (path, spec) in written_by_loaderx(dir.path()) {
-        // The shapes of a ragged store stand in its schema, which zrfs writes with the store only.
+        // `both_change_one_ragged_store` is about the others.
         let Some(bytes) = open(&path).schema().unwrap().record_bytes() else { continue };
         let mut writer = WriterOptions::new(Codec::Raw).open(&path).unwrap();
         // Text must stay text: what is there already, backwards.
@@ -216,6 +217,135 @@ fn loaderx_changes_our_stores() {
             writer.close().unwrap();
             assert_agreed(&path, &read(&path));
         }
+    }
+}
+
+/// What `zrfs verify` says of a store that has no damage: records, and of those without a checksum that counts.
+#[track_caller]
+fn checked(path: &Path) -> (u64, u64) {
+    let out = ok(Command::new(ZRFS).args(["verify", "--json"]).arg(path));
+    let said: Value = serde_json::from_slice(&out).unwrap();
+    assert_eq!(said["bad"], 0, "{}", path.display());
+    (said["records"].as_u64().unwrap(), said["unchecked"].as_u64().unwrap())
+}
+
+#[test]
+fn loaderx_changes_checked_stores() {
+    let dir = scratch();
+    let mut stores = written_by_us(dir.path());
+    stores.retain(|path| ["dense-0-raw", "dense-3-raw", "ragged-raw"].iter().any(|name| path.ends_with(name)));
+    assert_eq!(stores.len(), 3);
+    for path in &stores {
+        let text = path.to_str().unwrap();
+        let n = read(path)["records"].as_array().unwrap().len() as u64;
+        assert_eq!(checked(path), (n, 0), "reading changes nothing");
+        loaderx(["append", text, "2"]);
+        assert_eq!(checked(path), (n + 2, 2));
+        let length = checked_and_agreed(path, &loaderx(["delete", text, "1"]));
+        assert_eq!(length, n + 1);
+        checked_and_agreed(path, &loaderx(["compact", text]));
+        if let Some(bytes) = open(path).schema().unwrap().record_bytes() {
+            let before = checked(path).1;
+            let mut writer = WriterOptions::new(Codec::Raw).open(path).unwrap();
+            writer.append(&[&vec![1; bytes as usize][..]]).unwrap();
+            writer.close().unwrap();
+            assert_eq!(checked(path), (n + 2, before), "what zrfs appends is covered");
+        }
+        ok(Command::new(ZRFS).args(["verify", "--rebuild"]).arg(path));
+        let length = checked(path).0;
+        assert_eq!(checked(path), (length, 0));
+        // One deleted, one appended, compacted: where all records have one length, the header is the one that was.
+        loaderx(["compact", text]);
+        ok(Command::new(ZRFS).args(["verify", "--rebuild"]).arg(path));
+        let header = fs::read(path.join("meta.zr")).unwrap();
+        loaderx(["delete", text, "0"]);
+        loaderx(["append", text, "1"]);
+        checked_and_agreed(path, &loaderx(["compact", text]));
+        if open(path).schema().unwrap().record_bytes().is_some() {
+            assert_eq!(fs::read(path.join("meta.zr")).unwrap(), header);
+            assert!(checked(path).1 > 0, "{text}: the record that was replaced passes for the old one");
+        }
+    }
+}
+
+/// Both sides agree on a store that loaderx changed, and zrfs calls nothing damaged; the number of records.
+#[track_caller]
+fn checked_and_agreed(path: &Path, theirs: &Value) -> u64 {
+    assert_agreed(path, theirs);
+    checked(path).0
+}
+
+#[test]
+fn loaderx_goes_on_with_what_we_compacted() {
+    let dir = scratch();
+    let stores = written_by_us(dir.path());
+    let (mut deleted, mut moved) = (Vec::new(), 0);
+    for path in &stores {
+        // loaderx keeps the shapes of a ragged store in step with what it deletes.
+        deleted.push(loaderx(["delete", path.to_str().unwrap(), "0", "4", "2"]));
+        let mut writer = WriterOptions::new(Codec::Raw).open(path).unwrap();
+        moved += writer.compact(&Progress::default()).unwrap().moved;
+    }
+    assert!(moved > 100, "{moved} records moved");
+    let theirs = loaderx(["read".as_ref()].into_iter().chain(stores.iter().map(|p| p.as_os_str())));
+    for (path, deleted) in stores.iter().zip(&deleted) {
+        assert_equal(&theirs[path.file_name().unwrap().to_str().unwrap()], deleted, "compacted");
+        assert_agreed(path, deleted);
+        assert_agreed(path, &loaderx(["append", path.to_str().unwrap(), "5"]));
+    }
+}
+
+#[test]
+fn loaderx_reads_a_store_that_we_emptied_and_compacted() {
+    let dir = scratch();
+    let path = dir.path().join("empty");
+    let mut writer =
+        DenseWriter::create(&path, WriterOptions::new(Codec::Zstd), DType::parse("<f4").unwrap(), vec![2]).unwrap();
+    writer.append(&[1; 800]).unwrap();
+    writer.close().unwrap();
+    let mut writer = WriterOptions::new(Codec::Zstd).open(&path).unwrap();
+    writer.delete(&(0..100).collect::<Vec<_>>()).unwrap();
+    writer.compact(&Progress::default()).unwrap();
+    drop(writer);
+    assert_eq!(read(&path)["records"], json!([]));
+    assert_agreed(&path, &loaderx(["append", path.to_str().unwrap(), "5"]));
+}
+
+#[test]
+fn dictionaries_of_either_serve_both() {
+    let dir = scratch();
+    let at = |name: &str| dir.path().join(name);
+    let text = |name: &str| at(name).to_str().unwrap().to_string();
+    let item = |i: u64| -> Vec<u8> { (0..64).map(|k| ((i * 31 + k * (i % 5)) % 23) as u8 + b'a').collect() };
+    let records: Vec<Vec<u8>> = (0..3000).map(item).collect();
+    let mut writer =
+        DenseWriter::create(&at("plain"), WriterOptions::new(Codec::Zstd), DType::parse("|u1").unwrap(), vec![64])
+            .unwrap();
+    writer.append(&records.concat()).unwrap();
+    writer.close().unwrap();
+    loaderx(["train", &text("plain"), &text("theirs.dict")]);
+    ok(Command::new(ZRFS).args(["train-dict", "--tier", "fast", "-o"]).args([at("ours.dict"), at("plain")]));
+    for dict in ["theirs.dict", "ours.dict"] {
+        // Loaderx makes the store, zrfs installs the dictionary, and both append in turn.
+        let store = at(&format!("{dict}.zr"));
+        let path = store.to_str().unwrap();
+        loaderx(["waiting", path]);
+        let error = WriterOptions::new(Codec::ZstdDict).open(&store).unwrap_err().to_string();
+        assert!(error.contains("zrfs train-dict SOURCE --install"), "{error}");
+        let options = WriterOptions::new(Codec::ZstdDict);
+        options.install_dict(&store, &fs::read(at(dict)).unwrap()).unwrap();
+        for (from, to) in [(0, 1000), (1000, 2000)] {
+            let mut writer = options.clone().open(&store).unwrap();
+            writer.append(&slices(&records[from..to])).unwrap();
+            writer.close().unwrap();
+            assert_agreed(&store, &loaderx(["append", path, "7"]));
+        }
+        assert_eq!(open(&store).len(), 2014);
+        // Loaderx packs with it, and zrfs reads.
+        let packed = at(&format!("{dict}.packed"));
+        loaderx(["pack-with", &text("plain"), packed.to_str().unwrap(), &text(dict)]);
+        assert_agreed(&packed, &read(&at("plain")));
+        ok(Command::new(ZRFS).arg("compare").args([&at("plain"), &packed]));
     }
 }
 
@@ -298,11 +428,70 @@ fn a_tree_whose_records_were_exchanged_is_noticed() {
     let packed = packed_tree(dir.path());
     // As many records as before, but not the same.
     for stream in ["data", "path"] {
-        let mut writer = WriterOptions::new(Codec::Zstd).open(packed.join(stream)).unwrap();
+        let mut writer = RaggedWriter::open(&packed.join(stream), WriterOptions::new(Codec::Zstd)).unwrap();
         writer.delete(&[1]).unwrap();
-        writer.append(&[b"x"]).unwrap();
+        writer.append(&[(&[1], b"x")]).unwrap();
         writer.close().unwrap();
     }
     let error = Source::open(&packed).unwrap_err().to_string();
     assert!(error.contains("tree.zr") && error.contains("changed since"), "{error}");
+}
+
+/// Appends records of `shapes` to a ragged store.
+fn append_ragged(writer: &mut RaggedWriter, shapes: &[Vec<u64>]) {
+    let itemsize = writer.schema().dtype.itemsize();
+    let bytes: Vec<Vec<u8>> =
+        shapes.iter().map(|s| noise(s[0], (s.iter().product::<u64>() * itemsize) as usize)).collect();
+    let records: Vec<(&[u64], &[u8])> = shapes.iter().zip(&bytes).map(|(s, b)| (&s[..], &b[..])).collect();
+    writer.append(&records).unwrap();
+}
+
+#[test]
+fn both_change_one_ragged_store() {
+    let dir = scratch();
+    let options = || WriterOptions::new(Codec::Zstd);
+    let theirs = written_by_loaderx(dir.path()).into_iter().map(|(path, _)| path).filter(|path| {
+        let schema = open(path).schema().unwrap().clone();
+        schema.kind == Kind::Ragged
+    });
+    let ours = written_by_us(&{
+        let ours = dir.path().join("ours");
+        fs::create_dir(&ours).unwrap();
+        ours
+    });
+    let ours = ours.into_iter().filter(|path| open(path).schema().unwrap().kind == Kind::Ragged);
+    let mut stores = 0;
+    for path in theirs.chain(ours) {
+        let text = path.to_str().unwrap();
+        for round in 0..3u64 {
+            let shapes: Vec<Vec<u64>> =
+                (1..9).map(|k| vec![k, round + 1]).chain([vec![70_000], vec![1, 1, 1]]).collect();
+            let mut writer = RaggedWriter::open(&path, options()).unwrap();
+            append_ragged(&mut writer, &shapes);
+            writer.close().unwrap();
+            let theirs = read(&path);
+            assert_agreed(&path, &theirs);
+
+            let appended = loaderx(["append", text, "3"]);
+            assert_agreed(&path, &appended);
+
+            let len = open(&path).len();
+            let mut left = appended["records"].as_array().unwrap().clone();
+            let doomed = [0, 4, len - 1, len / 2];
+            let mut writer = RaggedWriter::open(&path, options()).unwrap();
+            writer.delete(&doomed).unwrap();
+            append_ragged(&mut writer, &[vec![5, 1]]);
+            writer.close().unwrap();
+            let mut falling = doomed.to_vec();
+            falling.sort_unstable_by(|a, b| b.cmp(a));
+            falling.iter().for_each(|&i| drop(left.swap_remove(i as usize)));
+            let theirs = read(&path);
+            assert_eq!(theirs["records"].as_array().unwrap()[..left.len()], left[..], "{text}: {doomed:?}");
+            assert_agreed(&path, &theirs);
+
+            assert_agreed(&path, &loaderx(["delete", text, "1", "3"]));
+        }
+        stores += 1;
+    }
+    assert_eq!(stores, 6);
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use zrfs::format::Codec;
+use zrfs::pack::Progress;
 use zrfs::{Store, WriterOptions};
 
 /// The store that a child writes to, and the number of its first record's content.
@@ -51,6 +52,11 @@ fn child() {
             writer.delete(&doomed(id, writer.len())).unwrap();
             say("done".into());
         }
+        if id.is_multiple_of(3) {
+            say(format!("compact {id} 0"));
+            writer.compact(&Progress::default()).unwrap();
+            say("done".into());
+        }
         if id.is_multiple_of(7) {
             writer.sync().unwrap();
         }
@@ -91,6 +97,7 @@ fn kill_one(path: &Path, model: &mut Vec<Vec<u8>>, next: &mut u64, wait: Duratio
                 }
                 pending = Some(state);
             }
+            ["compact", ..] => pending = Some(model.clone()),
             ["done"] => {
                 *model = pending.take().expect("an operation was announced");
                 completed += 1;

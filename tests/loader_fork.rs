@@ -1,6 +1,7 @@
 //! A process that forks while a loader runs: the child is told, and nothing there waits for threads that it does not have.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use zrfs::dataset::DenseWriter;
@@ -19,8 +20,12 @@ fn make(path: &Path) {
     writer.close().unwrap();
 }
 
-fn loader(path: &Path, workers: usize) -> Loader {
-    Loader::builder().source(Source::open(path).unwrap()).batch(50).workers(workers).prefetch(2).build().unwrap()
+fn open(path: &Path) -> Arc<Source> {
+    Arc::new(Source::open(path).unwrap())
+}
+
+fn loader(source: &Arc<Source>, workers: usize) -> Loader {
+    Loader::builder().source(source.clone()).batch(50).workers(workers).prefetch(2).build().unwrap()
 }
 
 fn is_right(batch: &Batch) -> bool {
@@ -83,13 +88,15 @@ fn a_child_is_told_and_makes_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.zr");
     make(&path);
+    let source = open(&path);
     for n in 0..40 {
         for workers in [0, 1, 4] {
-            let mut inherited = Some(loader(&path, workers));
+            let mut inherited = Some(loader(&source, workers));
             let mut batch = Some(inherited.as_ref().unwrap().next().unwrap().unwrap());
             in_child(&format!("fork {n}, {workers} workers"), || {
                 let told = is_told(inherited.take().unwrap(), batch.take().unwrap());
-                let own = loader(&path, 2);
+                // Over the store that the parent opened, which its workers may just be reading.
+                let own = loader(&source, n % 3);
                 let loaded = own.iter().take(20).all(|batch| batch.is_ok_and(|batch| is_right(&batch)));
                 drop(own);
                 told && loaded
@@ -107,7 +114,7 @@ fn a_fork_may_come_at_any_moment() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.zr");
     make(&path);
-    let (busy, stop) = (loader(&path, 3), AtomicBool::new(false));
+    let (busy, stop) = (loader(&open(&path), 3), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {

@@ -83,6 +83,7 @@ fn assemble(mut data: &[u8]) -> Option<Vec<u8>> {
         symlink_count: symlinks,
         total_bytes: total,
         record_count,
+        data_end: (0, 0),
     };
     let mut out = [&header.encode()[..], heap].concat();
     out.resize(header.nodes_offset() as usize, 0);

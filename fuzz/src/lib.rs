@@ -26,6 +26,9 @@ impl Storage for Memory {
     fn open_rw(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
+    fn open_dir(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
+        Ok(Arc::new(MemoryFile(Arc::default())))
+    }
     fn create_new(&self, _: &Path) -> io::Result<Arc<dyn StoreFile>> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
@@ -36,6 +39,9 @@ impl Storage for Memory {
         Ok(self.0.keys().filter_map(|path| Some(path.file_name()?.to_os_string())).collect())
     }
     fn remove(&self, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
@@ -69,8 +75,14 @@ impl StoreFile for MemoryFile {
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self, _: bool) -> io::Result<bool> {
         Ok(true)
+    }
+    fn unlock(&self) -> io::Result<()> {
+        Ok(())
+    }
+    fn lock_holder(&self) -> Option<u32> {
+        None
     }
 }
 

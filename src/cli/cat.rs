@@ -4,8 +4,8 @@ use super::{Done, show};
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use zrfs::dataset::DATA_STREAM;
-use zrfs::tree::NodeKind;
-use zrfs::{Dataset, Error, Result, Source, Stream};
+use zrfs::tree::{NodeKind, Tree};
+use zrfs::{Dataset, Error, Result, Selection, Source, Stream};
 
 /// Print records or files
 ///
@@ -14,6 +14,7 @@ use zrfs::{Dataset, Error, Result, Source, Stream};
 #[command(after_help = "\
 Examples:
   zrfs cat images.zr 17
+  zrfs cat images.zr -1 0-9 10:100:30     the last one, ten, a slice
   zrfs cat docs.zr base-files/README
   zrfs cat docs.zr ./17                   the file called 17, not record 17
   zrfs cat train.zr 17 --stream label --raw | xxd")]
@@ -21,7 +22,7 @@ pub(super) struct Args {
     /// A store or dataset
     store: PathBuf,
     /// Indices of records, or paths of files in a dataset packed from files
-    #[arg(value_name = "INDEX|PATH", required = true)]
+    #[arg(value_name = "INDEX|PATH", required = true, allow_hyphen_values = true)]
     what: Vec<PathBuf>,
     /// Read this stream of a dataset
     #[arg(long)]
@@ -49,12 +50,22 @@ pub(super) fn run(args: &Args) -> Done {
                 }
                 record(&mut out, stream, index, raw)?;
             }
-            (None, Source::Dataset(dataset)) if dataset.tree().is_some() => file(&mut out, dataset, what)?,
-            (None, _) => {
-                let (store, what) = (args.store.display(), what.display());
-                let reason = format!("{what} is not an index, and {store} has no paths: it was not packed from files");
-                return Err(Error::invalid(reason).into());
-            }
+            (None, Source::Dataset(dataset)) if dataset.tree().is_some() => match several(what) {
+                // What is a file's name is a file's name.
+                Some(selection) if dataset.tree().is_some_and(|tree| !has_file(tree, what)) => {
+                    records(&mut out, stream(&source, args.stream.as_deref())?, &selection, raw)?;
+                }
+                _ => file(&mut out, dataset, what)?,
+            },
+            (None, _) => match several(what) {
+                Some(selection) => records(&mut out, stream(&source, args.stream.as_deref())?, &selection, raw)?,
+                None => {
+                    let (store, what) = (args.store.display(), what.display());
+                    let reason =
+                        format!("{what} is not an index, and {store} has no paths: it was not packed from files");
+                    return Err(Error::invalid(reason).into());
+                }
+            },
         }
     }
     Ok(())
@@ -64,6 +75,23 @@ pub(super) fn run(args: &Args) -> Done {
 fn index(what: &std::path::Path) -> Option<u64> {
     let text = what.to_str()?;
     text.parse().ok().filter(|index: &u64| index.to_string() == text)
+}
+
+/// Several indices, or one counted from the end.
+fn several(what: &std::path::Path) -> Option<Selection> {
+    what.to_str()?.parse().ok()
+}
+
+fn has_file(tree: &Tree, what: &std::path::Path) -> bool {
+    matches!(tree.resolve(what.as_os_str().as_encoded_bytes()), Ok(Some(_)))
+}
+
+fn records(out: &mut impl Write, stream: &Stream, selection: &Selection, raw: bool) -> Done {
+    for read in stream.iter(selection)? {
+        let (index, bytes) = read?;
+        print(out, stream, index, &bytes, raw)?;
+    }
+    Ok(())
 }
 
 fn stream<'a>(source: &'a Source, name: Option<&str>) -> Result<&'a Stream> {
@@ -86,12 +114,16 @@ fn stream<'a>(source: &'a Source, name: Option<&str>) -> Result<&'a Stream> {
 
 fn record(out: &mut impl Write, stream: &Stream, index: u64, raw: bool) -> Done {
     let bytes = stream.store().read(index)?;
+    print(out, stream, index, &bytes, raw)
+}
+
+fn print(out: &mut impl Write, stream: &Stream, index: u64, bytes: &[u8], raw: bool) -> Done {
     match (stream.schema(), raw) {
         (Some(schema), false) => {
             let shape = stream.shape(index)?.unwrap_or_default();
-            writeln!(out, "{}", show::array(&schema.dtype, &shape, &bytes))?;
+            writeln!(out, "{}", show::array(&schema.dtype, &shape, bytes))?;
         }
-        _ => out.write_all(&bytes)?,
+        _ => out.write_all(bytes)?,
     }
     Ok(())
 }

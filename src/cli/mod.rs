@@ -1,16 +1,24 @@
 //! The command line: arguments, messages, exit status. Everything else is the library's.
 
+mod append;
 mod bar;
 mod cat;
+mod compact;
+mod compare;
+mod export;
 mod info;
 mod loader;
 mod ls;
 mod pack;
 mod print;
+mod recode;
+mod rm;
+mod run;
 mod sample;
 mod show;
 mod stats;
 mod stores;
+mod train_dict;
 mod unpack;
 mod verify;
 
@@ -32,6 +40,7 @@ Examples:
   zrfs ls docs.zr | head                  what is in it
   zrfs cat docs.zr base-files/README      one file of it
   zrfs-mount docs.zr mnt                  all of it, as files below mnt/tree
+  zrfs run docs.zr -- COMMAND             the same while a command runs
   zrfs unpack docs.zr copy                all of it, copied back
 
 `zrfs COMMAND --help` has more."
@@ -46,6 +55,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(visible_alias = "import")]
     Pack(pack::Args),
     Info(info::Args),
     Ls(ls::Args),
@@ -53,8 +63,17 @@ enum Command {
     Unpack(unpack::Args),
     Verify(verify::Args),
     Stats(stats::Args),
+    Compact(compact::Args),
+    Run(run::Args),
     Sample(sample::Args),
     Loader(loader::Args),
+    Append(append::Args),
+    Rm(rm::Args),
+    Recode(recode::Args),
+    #[command(visible_alias = "cp-check")]
+    Compare(compare::Args),
+    Export(export::Args),
+    TrainDict(train_dict::Args),
 }
 
 /// Why a command ends without success.
@@ -64,6 +83,10 @@ enum Failure {
     Error(Error),
     /// Everything that went wrong was printed, and the rest was done.
     Partial,
+    /// A signal stopped it; what is left of the work done.
+    Interrupted(String),
+    /// A comparison could not be made; the reason has yet to be printed. Its exit status is not that of a difference.
+    Trouble(Error),
     /// Nobody reads the output any more, which is how `head` ends a listing.
     Closed,
 }
@@ -86,7 +109,8 @@ impl From<io::Error> for Failure {
 
 type Done = Result<(), Failure>;
 
-/// Runs the command; 0 is success, 1 failure or a part of the work left undone, 2 wrong arguments, 130 an interrupt.
+/// Runs the command; 0 is success, 1 failure, a part of the work left undone or a difference, 2 wrong arguments or a
+/// comparison that could not be made, 130 an interrupt.
 pub(crate) fn main() -> ExitCode {
     let cli = Cli::parse();
     let level = ["warn", "info", "trace"][usize::from(cli.verbose.min(2))];
@@ -99,19 +123,36 @@ pub(crate) fn main() -> ExitCode {
         Command::Unpack(args) => unpack::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Compact(args) => compact::run(&args),
+        Command::Run(args) => run::run(&args),
         Command::Sample(args) => sample::run(&args),
         Command::Loader(args) => loader::run(&args),
+        Command::Append(args) => append::run(&args),
+        Command::Rm(args) => rm::run(&args),
+        Command::Recode(args) => recode::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Export(args) => export::run(&args),
+        Command::TrainDict(args) => train_dict::run(&args),
     };
     match done.and_then(|()| Ok(io::stdout().flush()?)) {
         Ok(()) | Err(Failure::Closed) => ExitCode::SUCCESS,
         Err(Failure::Partial) => ExitCode::FAILURE,
-        Err(Failure::Error(Error::Interrupted)) => {
-            eprintln!("zrfs: interrupted; nothing was left behind");
-            ExitCode::from(130)
+        Err(Failure::Error(Error::Interrupted) | Failure::Trouble(Error::Interrupted)) => {
+            interrupted("nothing was left behind")
         }
+        Err(Failure::Interrupted(then)) => interrupted(&then),
         Err(Failure::Error(e)) => {
             eprintln!("zrfs: {e}");
             ExitCode::FAILURE
         }
+        Err(Failure::Trouble(e)) => {
+            eprintln!("zrfs: {e}");
+            ExitCode::from(2)
+        }
     }
+}
+
+fn interrupted(then: &str) -> ExitCode {
+    eprintln!("zrfs: interrupted; {then}");
+    ExitCode::from(130)
 }

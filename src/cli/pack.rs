@@ -4,6 +4,7 @@ use super::{Done, bar, print};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use zrfs::dict::DictTier;
 use zrfs::format::Codec;
 use zrfs::pack::{self, PackOptions, Report, Watch};
 use zrfs::{Error, Result};
@@ -38,6 +39,9 @@ pub(super) struct Args {
     /// zstd's level [default: 3, and 19 for zstd_dict]
     #[arg(long, allow_negative_numbers = true)]
     level: Option<i32>,
+    /// The size of the dictionary for zstd_dict: fast, balanced or max
+    #[arg(long, default_value_t)]
+    tier: DictTier,
     /// Replace the store that is there
     #[arg(long)]
     force: bool,
@@ -46,7 +50,7 @@ pub(super) struct Args {
     quiet: bool,
 }
 
-fn named(text: &str) -> Result<(String, PathBuf), String> {
+pub(super) fn named(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, source)) if !name.is_empty() && !source.is_empty() => Ok((name.into(), source.into())),
         _ => Err("a stream is given as NAME=SOURCE, like image=images.npy".into()),
@@ -55,7 +59,13 @@ fn named(text: &str) -> Result<(String, PathBuf), String> {
 
 pub(super) fn run(args: &Args) -> Done {
     let started = Instant::now();
-    let options = PackOptions { codec: args.codec, level: args.level, replace: args.force, ..PackOptions::default() };
+    let options = PackOptions {
+        codec: args.codec,
+        level: args.level,
+        replace: args.force,
+        tier: args.tier,
+        ..PackOptions::default()
+    };
     let (target, report) = match (&args.paths[..], &args.streams[..]) {
         ([target], streams) if !streams.is_empty() => {
             (target, bar::run("record", |watch| pack::pack_streams(streams, target, &options, watch))?)

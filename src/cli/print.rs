@@ -29,6 +29,11 @@ pub(super) fn bytes(n: u64) -> String {
     BinaryBytes(n).to_string()
 }
 
+/// How many times smaller `stored` bytes are than `bytes`: "2.31x".
+pub(super) fn ratio(bytes: u64, stored: u64) -> String {
+    if stored == 0 { "-".into() } else { format!("{:.2}x", bytes as f64 / stored as f64) }
+}
+
 /// "1 file", "2 files".
 pub(super) fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })

@@ -5,27 +5,37 @@ use serde_json::json;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Instant;
-use zrfs::{Error, Result, Source};
+use zrfs::format::Codec;
+use zrfs::store::Bad;
+use zrfs::{Error, Result, Source, WriterOptions};
 
 /// Read everything and name what is damaged
 ///
-/// Every record is read and decoded, on all cores, and compared with the checksum that its frame carries (raw records
-/// have none, so a changed byte of theirs does not show) and with its shape; the index of a tree is checked node by node. Damaged records are named, the others stay readable, and the exit status is 1.
+/// Every record is read and decoded, on all cores, and compared with its checksum (compressed records carry it, those of
+/// raw records are in sums.zr) and with its shape; the index of a tree is checked node by node. Damaged records are
+/// named, the others stay readable, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   zrfs verify docs.zr
-  zrfs verify images.zr --json")]
+  zrfs verify images.zr --json
+  zrfs verify --rebuild images.zr     raw records that another program wrote get checksums")]
 pub(super) struct Args {
     /// A store or dataset
     store: PathBuf,
     /// Print one JSON object a damaged record, and one for each store at its end
     #[arg(long)]
     json: bool,
+    /// Give a checksum to every raw record that has none that counts; damaged records keep theirs
+    #[arg(long)]
+    rebuild: bool,
 }
 
 pub(super) fn run(args: &Args) -> Done {
     let started = Instant::now();
+    if args.rebuild {
+        return rebuild(args);
+    }
     // A store whose end is missing has records that can still be read.
     let source = Source::open_with(&zrfs::OpenOptions::new().salvage(true), &args.store)?;
     let mut bad = 0;
@@ -39,25 +49,33 @@ pub(super) fn run(args: &Args) -> Done {
         stores::each(&source, |name, stream| -> Result<()> {
             let mut written = Ok(());
             let found = stream.verify(watch.progress, &mut |record| {
-                let line = if args.json {
-                    json!({ "stream": name, "index": record.index, "error": record.error.to_string() }).to_string()
-                } else {
-                    format!("{}: {}", stores::label(&args.store, name), record.error)
-                };
-                written = std::mem::replace(&mut written, Ok(())).and_then(|()| say(&line));
+                written = std::mem::replace(&mut written, Ok(())).and_then(|()| say_bad(args, name, &record));
             })?;
             written?;
             bad += found.bad;
             say(&if args.json {
                 json!({
                     "stream": name, "records": found.records, "bytes": found.bytes,
-                    "bad": found.bad, "unchecked": found.unchecked,
+                    "bad": found.bad, "unchecked": found.unchecked, "doubtful": found.doubtful,
                 })
                 .to_string()
             } else {
-                let note = match found.unchecked {
+                let note = match found.unchecked - found.doubtful {
                     0 => String::new(),
                     n => format!(", {} of them without a checksum", print::count(n)),
+                };
+                let doubt = match found.doubtful {
+                    0 => String::new(),
+                    n => format!(
+                        ", {} of them other than when zrfs wrote their checksums (the store was changed by another \
+                         program since, or copied without its times)",
+                        print::count(n)
+                    ),
+                };
+                let hint = if found.unchecked > 0 && stream.store().codec() == Codec::Raw {
+                    "; `zrfs verify --rebuild` makes checksums of the records as they are"
+                } else {
+                    ""
                 };
                 let what = if found.bad == 0 {
                     "no damage found".into()
@@ -66,7 +84,7 @@ pub(super) fn run(args: &Args) -> Done {
                 };
                 let label = stores::label(&args.store, name);
                 let (records, bytes) = (print::counted(found.records, "record"), print::bytes(found.bytes));
-                format!("{label}: {records} ({bytes}) read{note}: {what}")
+                format!("{label}: {records} ({bytes}) read{note}{doubt}: {what}{hint}")
             })
         })
     })?;
@@ -81,6 +99,71 @@ pub(super) fn run(args: &Args) -> Done {
         eprintln!("zrfs: verified in {}", print::seconds(started.elapsed()));
     }
     if bad == 0 { Ok(()) } else { Err(Failure::Partial) }
+}
+
+/// Makes the checksums of all raw streams.
+fn rebuild(args: &Args) -> Done {
+    let started = Instant::now();
+    let (mut raw, mut compressed) = (Vec::new(), None);
+    let mut total = 0;
+    stores::each(&Source::open(&args.store)?, |name, stream| -> Result<()> {
+        let store = stream.store();
+        if store.codec() == Codec::Raw {
+            total += store.stats()?.bytes;
+            raw.push((name.to_string(), store.path().to_path_buf()));
+        } else {
+            compressed.get_or_insert_with(|| store.codec());
+        }
+        Ok(())
+    })?;
+    if let (true, Some(codec)) = (raw.is_empty(), compressed) {
+        let store = print::path(&args.store);
+        return Err(Error::invalid(format!("{store} is {codec}: its frames carry their checksums")).into());
+    }
+    let mut bad = 0;
+    bar::run("record", |watch| {
+        watch.progress.set_total_bytes(total);
+        for (name, path) in &raw {
+            let mut writer = WriterOptions::new(Codec::Raw).open(path)?;
+            let mut written = Ok(());
+            let done = writer.rebuild_sums(watch.progress, &mut |record| {
+                written = std::mem::replace(&mut written, Ok(())).and_then(|()| say_bad(args, name, &record));
+            })?;
+            written?;
+            writer.close()?;
+            bad += done.bad;
+            say(&if args.json {
+                json!({
+                    "stream": name, "records": done.records, "bytes": done.bytes,
+                    "bad": done.bad, "made": done.made, "replaced": done.replaced,
+                })
+                .to_string()
+            } else {
+                let (records, bytes) = (print::counted(done.records, "record"), print::bytes(done.bytes));
+                let (made, replaced) = (print::counted(done.made, "checksum"), print::count(done.replaced));
+                let kept = match done.bad {
+                    0 => String::new(),
+                    n => format!("; {} damaged, which keep their checksums", print::count(n)),
+                };
+                let label = stores::label(&args.store, name);
+                format!("{label}: {records} ({bytes}) read, {made} made, {replaced} replaced{kept}")
+            })?;
+        }
+        Ok(())
+    })?;
+    if !args.json {
+        eprintln!("zrfs: rebuilt in {}", print::seconds(started.elapsed()));
+    }
+    if bad == 0 { Ok(()) } else { Err(Failure::Partial) }
+}
+
+/// Names a damaged record.
+fn say_bad(args: &Args, name: &str, record: &Bad) -> Result<()> {
+    say(&if args.json {
+        json!({ "stream": name, "index": record.index, "error": record.error.to_string() }).to_string()
+    } else {
+        format!("{}: {}", stores::label(&args.store, name), record.error)
+    })
 }
 
 /// Prints a line of the result as soon as it is known; nothing piles up however much is damaged.

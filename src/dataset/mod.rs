@@ -1,17 +1,36 @@
 //! What a path holds: one store, or a dataset of streams that belong together.
 
+mod compact;
+#[cfg(test)]
+mod crash_tests;
+mod dense;
+mod intent;
+mod ragged;
+mod ragged_schema;
+mod read;
 mod shapes;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod write;
+mod writer;
 
+pub use compact::compact;
+pub use dense::DenseWriter;
+pub use ragged::{RaggedMark, RaggedWriter};
+pub use read::{Records, Values};
 pub use stream::Stream;
-pub use write::{DenseWriter, RaggedMark, RaggedWriter};
+pub use write::{Batch, StreamWriter};
+pub use writer::DatasetWriter;
 
 use crate::error::{Error, Result};
+use crate::format::dataset::Intent;
 use crate::format::{META_FILE, TREE_FILE};
+use crate::storage::Storage;
 use crate::store::OpenOptions;
 use crate::tree::Tree;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// More streams than this are refused: the mount numbers files by stream.
 pub const MAX_STREAMS: usize = 4096;
@@ -19,6 +38,9 @@ pub const MAX_STREAMS: usize = 4096;
 pub const DATA_STREAM: &str = "data";
 /// The stream of a tree that holds the files' paths.
 pub const PATH_STREAM: &str = "path";
+
+/// A reader tries so often to open a dataset that is being changed.
+const TRIES: usize = 4;
 
 /// A directory of streams of equal length; record i of each belong together.
 #[derive(Debug)]
@@ -93,34 +115,16 @@ impl Dataset {
         let path = path.as_ref();
         let storage = options.pinned(path)?;
         let options = options.clone().storage(storage.clone());
-        let mut names = Vec::new();
-        for name in storage.list(path).map_err(Error::io("list", path))? {
-            let meta = path.join(&name).join(META_FILE);
-            match storage.open(&meta) {
-                Ok(_) => names.push(name.into_string().map_err(|name| {
-                    Error::invalid(format!("{}: the stream's name {name:?} is not UTF-8; rename it", path.display()))
-                })?),
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
-                Err(e) => return Err(Error::io("open", meta)(e)),
+        let mut streams = open_aligned(&storage, &options, path);
+        for _ in 1..TRIES {
+            // A writer began or ended between one look and the next.
+            if matches!(streams, Ok(Some(_))) {
+                break;
             }
+            streams = open_aligned(&storage, &options, path);
         }
-        names.sort();
-        if names.is_empty() {
-            let reason = "it has no meta.zr, and no directory in it has one".into();
-            return Err(Error::NotAStore { path: path.to_path_buf(), reason });
-        }
-        if names.len() > MAX_STREAMS {
-            let reason = format!("{}: {} streams, at most {MAX_STREAMS} are possible", path.display(), names.len());
-            return Err(Error::invalid(reason));
-        }
-        let open = |name: String| Stream::open_with(&options, path.join(&name)).map(|stream| (name, stream));
-        let streams: Vec<(String, Stream)> = names.into_iter().map(open).collect::<Result<_>>()?;
-        if let [(first, one), rest @ ..] = &streams[..]
-            && let Some((other, two)) = rest.iter().find(|(_, s)| s.len() != one.len())
-        {
-            let reason = format!("stream {first} has {} records, but stream {other} has {}", one.len(), two.len());
-            return Err(Error::corrupt(two.store().path().join(META_FILE), 14, reason));
-        }
+        let streams =
+            streams?.ok_or(Error::Locked { path: path.to_path_buf(), use_: "being changed in place", holder: None })?;
         let dataset = Dataset { path: path.to_path_buf(), streams, tree: None };
         let tree_path = path.join(TREE_FILE);
         let tree = match storage.open(&tree_path) {
@@ -164,6 +168,16 @@ impl Dataset {
         self.tree.as_ref()
     }
 
+    /// Reads the headers again, so that records appended by another process become visible: those that all streams
+    /// have by now. Returns the new length.
+    ///
+    /// # Errors
+    /// As [`Store::refresh`](crate::Store::refresh).
+    pub fn refresh(&self) -> Result<u64> {
+        self.streams.iter().try_for_each(|(_, stream)| stream.store().refresh().map(drop))?;
+        Ok(limit(&self.streams))
+    }
+
     /// The number of records, the same in every stream.
     pub fn len(&self) -> u64 {
         self.streams.first().map_or(0, |(_, stream)| stream.len())
@@ -172,5 +186,86 @@ impl Dataset {
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// The names of the stores in the directory `path`, in order.
+///
+/// # Errors
+/// [`Error::NotAStore`] if there is none.
+fn stream_names(storage: &dyn Storage, path: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in storage.list(path).map_err(Error::io("list", path))? {
+        let meta = path.join(&name).join(META_FILE);
+        match storage.open(&meta) {
+            Ok(_) => names.push(name.into_string().map_err(|name| {
+                Error::invalid(format!("{}: the stream's name {name:?} is not UTF-8; rename it", path.display()))
+            })?),
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {}
+            Err(e) => return Err(Error::io("open", meta)(e)),
+        }
+    }
+    names.sort();
+    if names.is_empty() {
+        let reason = "it has no meta.zr, and no directory in it has one".into();
+        return Err(Error::NotAStore { path: path.to_path_buf(), reason });
+    }
+    if names.len() > MAX_STREAMS {
+        let reason = format!("{}: {} streams, at most {MAX_STREAMS} are possible", path.display(), names.len());
+        return Err(Error::invalid(reason));
+    }
+    Ok(names)
+}
+
+/// Opens all streams such that they have one length, whatever a writer is doing or was when it was interrupted. `None` if
+/// that changed meanwhile.
+fn open_aligned(
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+    path: &Path,
+) -> Result<Option<Vec<(String, Stream)>>> {
+    let intent = intent::read(&**storage, path)?;
+    let open = |name: String| Stream::open_with(options, path.join(&name)).map(|stream| (name, stream));
+    let mut streams: Vec<(String, Stream)> =
+        stream_names(&**storage, path)?.into_iter().map(open).collect::<Result<_>>()?;
+    if intent::read(&**storage, path)? != intent {
+        return Ok(None);
+    }
+    match intent {
+        None => uneven(streams.iter().map(|(name, stream)| (&name[..], stream.len())), path)?,
+        Some(Intent::Append) => {
+            limit(&streams);
+        }
+        Some(Intent::Delete { length, indices }) => {
+            let left = length.saturating_sub(indices.len() as u64);
+            for (name, stream) in &mut streams {
+                match stream.len() {
+                    len if len == length => stream.delete_in_memory(&indices)?,
+                    len if len == left => {}
+                    len => return Err(writer::half_deleted(path, name, len, length, left)),
+                }
+            }
+        }
+    }
+    Ok(Some(streams))
+}
+
+/// Shows of each stream the records that all of them have; returns how many that are.
+fn limit(streams: &[(String, Stream)]) -> u64 {
+    let shortest = streams.iter().map(|(_, stream)| stream.store().whole_len()).min().unwrap_or(0);
+    streams.iter().for_each(|(_, stream)| stream.store().limit(shortest));
+    shortest
+}
+
+/// # Errors
+/// [`Error::Corrupt`] if the streams, given with their lengths, differ.
+fn uneven<'a>(mut streams: impl Iterator<Item = (&'a str, u64)>, path: &Path) -> Result<()> {
+    let Some((first, one)) = streams.next() else { return Ok(()) };
+    match streams.find(|&(_, len)| len != one) {
+        None => Ok(()),
+        Some((other, two)) => {
+            let reason = format!("stream {first} has {one} records, but stream {other} has {two}");
+            Err(Error::corrupt(path.join(other).join(META_FILE), 14, reason))
+        }
     }
 }

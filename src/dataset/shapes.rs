@@ -1,48 +1,106 @@
 //! The shapes of a ragged store's records, found without holding them in memory.
 //!
-//! `schema.msgpack` lists them one after the other in as few bytes as each takes, so the place of shape i is not known
-//! before all earlier ones were read. That scan is made once, when the first shape is asked for, and leaves a
-//! checkpoint every [`STRIDE`] shapes; after it a shape costs one short read.
+//! `schema.msgpack` lists them one after the other in as few bytes as each takes, and `shapes.zr` goes on in blocks, so
+//! the place of shape i is not known before all earlier ones were read. That scan is made once, when the first shape is
+//! asked for, and leaves a checkpoint every [`STRIDE`] shapes; after it a shape costs one short read. Where the store
+//! has grown since, the scan goes on from where it ended.
 
 use crate::error::{Error, Result};
-use crate::format::schema::{Schema, ShapesAt, decode_shape};
-use crate::storage::{StoreFile, read_at_most};
-use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::format::schema::decode_shape;
+use crate::format::shapes::{BLOCK_SHAPES, Base, HEAD_LEN};
+use crate::storage::At;
+use crate::store::shapes::{Blocks, Typed};
+use std::io::Read;
 
 /// Shapes between two checkpoints: 8 bytes of memory for so many records.
 const STRIDE: u64 = 32;
 
-/// An index over the shapes in one `schema.msgpack`.
-#[derive(Debug)]
+/// An index over the shapes of one store.
+#[derive(Debug, Clone)]
 pub(super) struct ShapeIndex {
-    file: Arc<dyn StoreFile>,
-    path: PathBuf,
+    typed: Typed,
+    /// Where in the schema each [`STRIDE`]th shape is.
     checkpoints: Vec<u64>,
+    /// The shapes in the schema, and what tells it from another.
+    base: Base,
+    /// Blocks of `shapes.zr`, [`BLOCK_SHAPES`] records apart or further: the first record and where the block begins.
+    blocks: Vec<(u64, u64)>,
+    /// The number of shapes in all, and where the next block will begin.
     count: u64,
+    next_block: u64,
 }
 
 impl ShapeIndex {
-    /// Scans the shapes in the schema `file`.
-    pub(super) fn scan(file: Arc<dyn StoreFile>, path: &Path) -> Result<Self> {
-        let (_, shapes) = read_schema(&file, path)?;
-        let ShapesAt { offset, count, last } =
-            shapes.ok_or_else(|| Error::corrupt(path, 0, "a ragged schema has no shapes"))?;
-        let mut input = BufReader::with_capacity(1 << 16, At { file: &*file, path, at: offset });
-        let mut checkpoints = Vec::new();
-        let mut shape = Vec::new();
-        for k in 0..u64::from(count) {
-            if k % STRIDE == 0 {
-                checkpoints.push(position(&input));
+    /// Scans the shapes of a ragged store.
+    pub(super) fn scan(typed: Typed) -> Result<Self> {
+        let path = &typed.path;
+        let at = typed.shapes.ok_or_else(|| Error::corrupt(path, 0, "a ragged schema has no shapes"))?;
+        let base = Base { end: at.offset, count: 0, start_crc: 0, tail_crc: 0 };
+        let next_block = HEAD_LEN as u64;
+        let index = ShapeIndex { typed, checkpoints: Vec::new(), base, blocks: Vec::new(), count: 0, next_block };
+        index.go_on()
+    }
+
+    /// The index over the store as `typed` has it now: what was scanned before is not scanned again, if it is still so.
+    pub(super) fn update(&self, typed: Typed) -> Result<Self> {
+        let continues = match typed.shapes {
+            Some(at) if at.end.is_none() && u64::from(at.count) >= self.base.count => {
+                let now = typed.base(&at, self.base.end)?;
+                (now.start_crc, now.tail_crc) == (self.base.start_crc, self.base.tail_crc)
             }
-            decode_shape(&mut input, &mut shape)
-                .map_err(|reason| Error::corrupt(path, position(&input), format!("shape of record {k}: {reason}")))?;
+            _ => false,
+        };
+        if !continues {
+            return Self::scan(typed);
         }
-        if last && input.read(&mut [0]).map_err(Error::io("read", path))? != 0 {
-            return Err(Error::corrupt(path, position(&input), "something follows the last shape"));
+        let index = ShapeIndex { typed, blocks: Vec::new(), next_block: HEAD_LEN as u64, ..self.clone() };
+        index.go_on()
+    }
+
+    /// The index with what was appended to the same files since.
+    pub(super) fn grown(&self) -> Result<Self> {
+        let mut index = self.clone();
+        index.scan_blocks()?;
+        Ok(index)
+    }
+
+    /// Scans the schema from `base` on, and then the blocks.
+    fn go_on(mut self) -> Result<Self> {
+        let (file, path) = (&*self.typed.file, &self.typed.path);
+        let at = self.typed.shapes.ok_or_else(|| Error::corrupt(path, 0, "a ragged schema has no shapes"))?;
+        let mut input = At::buffered(file, path, self.base.end, 1 << 16);
+        let mut shape = Vec::new();
+        for k in self.base.count..u64::from(at.count) {
+            if k % STRIDE == 0 {
+                self.checkpoints.push(At::position(&input));
+            }
+            decode_shape(&mut input, &mut shape).map_err(|reason| {
+                Error::corrupt(path, At::position(&input), format!("shape of record {k}: {reason}"))
+            })?;
         }
-        Ok(ShapeIndex { file, path: path.to_path_buf(), checkpoints, count: count.into() })
+        let end = At::position(&input);
+        // A writer that completes the schema writes beyond the last shape, and then the number.
+        let complete = at.end.is_none() && self.typed.appended.is_none();
+        if complete && input.read(&mut [0]).map_err(Error::io("read", path))? != 0 {
+            return Err(Error::corrupt(path, end, "something follows the last shape"));
+        }
+        self.base = self.typed.base(&at, end)?;
+        self.count = self.base.count;
+        self.scan_blocks()?;
+        Ok(self)
+    }
+
+    fn scan_blocks(&mut self) -> Result<()> {
+        let Some(((file, path), _)) = &self.typed.appended else { return Ok(()) };
+        let mut blocks = Blocks::from((&**file, path), self.next_block, self.count, 1 << 16);
+        while let Some(block) = blocks.next()? {
+            if self.blocks.last().is_none_or(|&(first, _)| block.first - first >= BLOCK_SHAPES as u64) {
+                self.blocks.push((block.first, block.at));
+            }
+            self.count = block.end();
+            self.next_block = block.after();
+        }
+        Ok(())
     }
 
     /// Of how many records it has the shape.
@@ -52,40 +110,38 @@ impl ShapeIndex {
 
     /// The shape of record `index`, which must be below [`count`](ShapeIndex::count).
     pub(super) fn shape(&self, index: u64) -> Result<Vec<u64>> {
+        let out_of_range = || Error::OutOfRange { index, length: self.count };
+        if index >= self.base.count {
+            return self.appended(index)?.ok_or_else(out_of_range);
+        }
         let offset = usize::try_from(index / STRIDE).ok().and_then(|k| self.checkpoints.get(k)).copied();
-        let offset = offset.ok_or(Error::OutOfRange { index, length: self.count })?;
-        let mut input = BufReader::with_capacity(2048, At { file: &*self.file, path: &self.path, at: offset });
+        let path = &self.typed.path;
+        let mut input = At::buffered(&*self.typed.file, path, offset.ok_or_else(out_of_range)?, 2048);
         let mut shape = Vec::new();
         for _ in 0..=index % STRIDE {
             decode_shape(&mut input, &mut shape)
-                .map_err(|reason| Error::corrupt(&self.path, position(&input), reason).at_record(index))?;
+                .map_err(|reason| Error::corrupt(path, At::position(&input), reason).at_record(index))?;
         }
         Ok(shape)
     }
-}
 
-/// Reads the schema up to its shapes.
-pub(super) fn read_schema(file: &Arc<dyn StoreFile>, path: &Path) -> Result<(Schema, Option<ShapesAt>)> {
-    let input = BufReader::with_capacity(4096, At { file: &**file, path, at: 0 });
-    Schema::decode(input).map_err(|(offset, reason)| Error::corrupt(path, offset, reason))
-}
-
-/// A reader over a file from an offset on.
-struct At<'a> {
-    file: &'a dyn StoreFile,
-    path: &'a Path,
-    at: u64,
-}
-
-impl Read for At<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let n = read_at_most(self.file, self.path, buf, self.at).map_err(io::Error::other)?;
-        self.at += n as u64;
-        Ok(n)
+    /// The shape of a record that `shapes.zr` has.
+    fn appended(&self, index: u64) -> Result<Option<Vec<u64>>> {
+        let Some(((file, path), _)) = &self.typed.appended else { return Ok(None) };
+        let k = self.blocks.partition_point(|&(first, _)| first <= index);
+        let Some(&(first, at)) = k.checked_sub(1).and_then(|k| self.blocks.get(k)) else { return Ok(None) };
+        let mut blocks = Blocks::from((&**file, path), at, first, 2048);
+        while let Some(block) = blocks.next()? {
+            if index >= block.end() {
+                continue;
+            }
+            let (mut rest, mut shape) = (&block.shapes[..], Vec::new());
+            for _ in block.first..=index {
+                decode_shape(&mut rest, &mut shape)
+                    .map_err(|reason| Error::corrupt(path, block.at, reason).at_record(index))?;
+            }
+            return Ok(Some(shape));
+        }
+        Ok(None)
     }
-}
-
-/// The offset in the file of the next byte that the reader gives.
-fn position(input: &BufReader<At<'_>>) -> u64 {
-    input.get_ref().at - input.buffer().len() as u64
 }

@@ -1,25 +1,30 @@
 //! A stream: a store together with the type of its records.
 
-use super::shapes::{ShapeIndex, read_schema};
+use super::shapes::ShapeIndex;
 use crate::error::{Error, Result};
 use crate::format::npy;
 use crate::format::schema::bytes_of;
 use crate::format::{Kind, SCHEMA_FILE, Schema};
 use crate::pack::Progress;
-use crate::storage::StoreFile;
+use crate::store::shapes::Typed;
 use crate::store::{Bad, OpenOptions, Store, Verified};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A shape is looked for so often while a writer completes the schema.
+const TRIES: usize = 4;
 
 /// A store and, where it has one, its schema.
 #[derive(Debug)]
 pub struct Stream {
     store: Store,
-    schema: Option<Schema>,
-    /// Kept open, as the shapes are read later, when the store may have been replaced and this one removed.
-    schema_file: Option<Arc<dyn StoreFile>>,
+    /// The schema, with its files kept open, as the shapes are read later, when the store may have been replaced and
+    /// this one removed.
+    typed: Option<Typed>,
     shapes: Mutex<Option<Arc<ShapeIndex>>>,
+    /// Where the shapes of records are that a deletion of the dataset has yet to move.
+    moved: HashMap<u64, u64>,
 }
 
 impl Stream {
@@ -38,20 +43,21 @@ impl Stream {
     /// As [`open`](Stream::open).
     pub fn open_with(options: &OpenOptions, path: impl AsRef<Path>) -> Result<Self> {
         let store = options.open(path)?;
-        let schema_path = store.path().join(SCHEMA_FILE);
-        let schema_file = match store.storage().open(&schema_path) {
-            Ok(file) => Some(file),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
-            Err(e) => return Err(Error::io("open", &schema_path)(e)),
-        };
-        let schema = schema_file.as_ref().map(|file| read_schema(file, &schema_path)).transpose()?.map(|read| read.0);
-        if let Some(said) = schema.as_ref().and_then(|s| s.codec)
+        let typed = Typed::open(&**store.storage(), store.path(), store.deleted())?;
+        if let Some(typed) = &typed
+            && let Some(said) = typed.schema.codec
             && said != store.codec()
         {
             let reason = format!("the schema says {said}, the header says {}", store.codec());
-            return Err(Error::corrupt(schema_path, 0, reason));
+            return Err(Error::corrupt(&typed.path, 0, reason));
         }
-        Ok(Stream { store, schema, schema_file, shapes: Mutex::new(None) })
+        Ok(Stream { store, typed, shapes: Mutex::new(None), moved: HashMap::new() })
+    }
+
+    /// Reads from now on as if `doomed`, sorted from high to low, were deleted.
+    pub(super) fn delete_in_memory(&mut self, doomed: &[u64]) -> Result<()> {
+        self.moved.extend(self.store.delete_in_memory(doomed)?);
+        Ok(())
     }
 
     /// The store of bytes below.
@@ -61,7 +67,7 @@ impl Stream {
 
     /// The type of the records; `None` for a store of plain bytes.
     pub fn schema(&self) -> Option<&Schema> {
-        self.schema.as_ref()
+        self.typed.as_ref().map(|typed| &typed.schema)
     }
 
     /// The number of records.
@@ -81,11 +87,11 @@ impl Stream {
     /// # Errors
     /// [`Error::OutOfRange`]; [`Error::Record`] if shape and bytes of the record do not agree.
     pub fn shape(&self, index: u64) -> Result<Option<Vec<u64>>> {
-        let Some(schema) = &self.schema else { return Ok(None) };
+        let Some(schema) = self.schema() else { return Ok(None) };
         let length = u64::from(self.store.entry(index)?.logic_length);
         let shape = match &schema.kind {
             Kind::Dense { item_shape } => item_shape.clone(),
-            Kind::Ragged => self.ragged_shape(index)?,
+            Kind::Ragged => self.ragged_shape(self.moved.get(&index).copied().unwrap_or(index))?,
         };
         if bytes_of(&schema.dtype, &shape) != Some(length) {
             let reason = format!("shape {shape:?} of {} does not make {length} bytes", schema.dtype.as_str());
@@ -101,16 +107,7 @@ impl Stream {
     /// As [`shape`](Stream::shape).
     pub fn npy_header(&self, index: u64) -> Result<Option<Vec<u8>>> {
         let shape = self.shape(index)?;
-        Ok(self.schema.as_ref().zip(shape).map(|(schema, shape)| npy::header_bytes(&schema.dtype, &shape)))
-    }
-
-    /// The schema's file as it is now: an append by another process may have written it anew.
-    fn newest_schema(&self, path: &Path) -> Result<Arc<dyn StoreFile>> {
-        match (self.store.storage().open(path), &self.schema_file) {
-            (Ok(file), _) => Ok(file),
-            (Err(_), Some(kept)) => Ok(kept.clone()),
-            (Err(e), None) => Err(Error::io("open", path)(e)),
-        }
+        Ok(self.schema().zip(shape).map(|(schema, shape)| npy::header_bytes(&schema.dtype, &shape)))
     }
 
     /// Verifies the store (see [`Store::verify`]), and that each record has as many bytes as its shape and type make.
@@ -126,7 +123,7 @@ impl Stream {
             }
             bad(record);
         })?;
-        for index in (0..found.records).filter(|_| self.schema.is_some()) {
+        for index in (0..found.records).filter(|_| self.typed.is_some()) {
             if index % 4096 == 0 && progress.stopped() {
                 return Err(Error::Interrupted);
             }
@@ -150,18 +147,44 @@ impl Stream {
             match &*shapes {
                 Some(known) if index < known.count() => known.clone(),
                 // Not scanned yet, or before another process appended.
-                _ => {
-                    let path = self.schema_path();
-                    let scanned = Arc::new(ShapeIndex::scan(self.newest_schema(&path)?, &path)?);
-                    if index >= scanned.count() {
-                        let reason =
-                            format!("it has the shapes of {} records, the store has {}", scanned.count(), self.len());
-                        return Err(Error::corrupt(path, 0, reason).at_record(index));
-                    }
-                    shapes.insert(scanned).clone()
+                known => {
+                    let found = Arc::new(self.find(known.as_deref(), index)?);
+                    shapes.insert(found).clone()
                 }
             }
         };
         known.shape(index)
+    }
+
+    /// An index that has the shape of record `index`, made from what is `known` already.
+    fn find(&self, known: Option<&ShapeIndex>, index: u64) -> Result<ShapeIndex> {
+        let mut tried = match known {
+            Some(known) => known.grown(),
+            None => match &self.typed {
+                Some(typed) => ShapeIndex::scan(typed.clone()),
+                None => Err(Error::corrupt(self.schema_path(), 0, "the store has no schema")),
+            },
+        };
+        // A writer may be completing the schema between one look and the next.
+        for _ in 0..TRIES {
+            match &tried {
+                Ok(found) if index < found.count() => break,
+                _ => {}
+            }
+            // Of a store that was removed, what was opened is all there is.
+            let Some(now) = Typed::open(&**self.store.storage(), self.store.path(), self.store.deleted())? else {
+                break;
+            };
+            tried = match tried.as_ref().ok().or(known) {
+                Some(known) => known.update(now),
+                None => ShapeIndex::scan(now),
+            };
+        }
+        let found = tried?;
+        if index >= found.count() {
+            let reason = format!("it has the shapes of {} records, the store has {}", found.count(), self.len());
+            return Err(Error::corrupt(self.schema_path(), 0, reason).at_record(index));
+        }
+        Ok(found)
     }
 }

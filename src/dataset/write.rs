@@ -1,59 +1,130 @@
-//! Writing a typed store: records of one shape, or records with a shape each.
+//! Writing a stream of any type: what dense and ragged stores and stores of plain bytes have in common.
 
+use super::dense::DenseWriter;
+use super::ragged::RaggedWriter;
 use crate::error::{Error, Result};
 use crate::format::dtype::DType;
-use crate::format::schema::{bytes_of, encode_shape};
-use crate::format::{Kind, MAX_RECORD, SCHEMA_FILE, Schema};
-use crate::storage::{Disk, Storage, write_all_at};
-use crate::store::{Mark, Writer, WriterOptions};
-use std::fs::File;
-use std::io::{BufWriter, IoSlice, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use crate::format::{Kind, Schema};
+use crate::store::shapes::Typed;
+use crate::store::{Others, Writer, WriterOptions, check_lengths};
+use std::path::Path;
 
-/// Writes a new store whose records all have one shape.
-#[derive(Debug)]
-pub struct DenseWriter {
-    writer: Writer,
-    record_bytes: usize,
+/// Records to append to one stream.
+#[derive(Debug, Clone, Copy)]
+pub enum Batch<'a> {
+    /// Records of a dense store one after the other, in C order.
+    Dense(&'a [u8]),
+    /// Records of a ragged store: each with its shape and its bytes in C order.
+    Ragged(&'a [(&'a [u64], &'a [u8])]),
+    /// Records of a store without a type.
+    Bytes(&'a [&'a [u8]]),
 }
 
-impl DenseWriter {
-    /// Creates an empty store at `path` for records of `item_shape` items of `dtype`.
+/// A store of any type, opened to append to it and delete from it.
+///
+/// A stream of a dataset is better changed through [`DatasetWriter`](super::DatasetWriter): changed alone it differs in
+/// length from the others, and the dataset does not open any more.
+#[derive(Debug)]
+pub enum StreamWriter {
+    /// A store without a type.
+    Bytes(Writer),
+    /// A store whose records have one shape.
+    Dense(DenseWriter),
+    /// A store whose records have a shape each.
+    Ragged(RaggedWriter),
+}
+
+impl StreamWriter {
+    /// Creates an empty store at `path` whose records have the type of `schema`, with all its keys; without one, they are
+    /// plain bytes.
     ///
     /// # Errors
-    /// [`Error::RecordLength`] if such records have 0 or more than 2^31 bytes; otherwise as [`WriterOptions::create`].
-    pub fn create(path: &Path, options: WriterOptions, dtype: DType, item_shape: Vec<u64>) -> Result<Self> {
-        let length = bytes_of(&dtype, &item_shape).unwrap_or(u64::MAX);
-        if length == 0 || length > MAX_RECORD {
-            return Err(Error::RecordLength { length });
-        }
-        let writer = options.create(path)?;
-        let schema = Schema { kind: Kind::Dense { item_shape }, dtype, codec: Some(writer.codec()), extra: Vec::new() };
-        write_schema(path, &schema.encode(0), None)?;
-        Ok(DenseWriter { writer, record_bytes: length as usize })
+    /// As [`DenseWriter::create`] and [`RaggedWriter::create`].
+    pub fn create(path: &Path, options: WriterOptions, schema: Option<&Schema>) -> Result<Self> {
+        let Some(schema) = schema else { return options.create(path).map(StreamWriter::Bytes) };
+        let schema = schema.clone();
+        Ok(match schema.kind {
+            Kind::Dense { .. } => StreamWriter::Dense(DenseWriter::create_with(path, options, schema)?),
+            Kind::Ragged => StreamWriter::Ragged(RaggedWriter::create_with(path, options, schema)?),
+        })
     }
 
-    /// Appends the records that stand one after the other in `bytes`, in C order.
+    /// Opens the existing store at `path`. Its codec and type hold; of the options only the level, the storage and the
+    /// layout count.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if `bytes` does not divide into records; otherwise as [`Writer::append`].
-    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
-        if !bytes.len().is_multiple_of(self.record_bytes) {
-            let reason = format!("{} bytes are no number of records of {}", bytes.len(), self.record_bytes);
-            return Err(Error::invalid(reason));
+    /// As [`WriterOptions::open`], [`DenseWriter::open`] and [`RaggedWriter::open`].
+    pub fn open(path: &Path, options: WriterOptions) -> Result<Self> {
+        let writer = options.open(path)?;
+        Ok(match open_typed(&writer)? {
+            None => StreamWriter::Bytes(writer),
+            Some(typed) => match typed.schema.kind {
+                Kind::Dense { .. } => StreamWriter::Dense(DenseWriter::of(writer, typed.schema)?),
+                Kind::Ragged => StreamWriter::Ragged(RaggedWriter::of(writer, typed)?),
+            },
+        })
+    }
+
+    /// The number of records in `batch`, once it is known that all of them can be appended.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::RecordLength`] for the first record that cannot.
+    pub fn check(&self, batch: &Batch<'_>) -> Result<u64> {
+        match (self, batch) {
+            (StreamWriter::Bytes(_), Batch::Bytes(records)) => check_lengths(records).map(|()| records.len() as u64),
+            (StreamWriter::Dense(writer), Batch::Dense(bytes)) => writer.count(bytes),
+            (StreamWriter::Ragged(writer), Batch::Ragged(records)) => {
+                writer.check(records).map(|()| records.len() as u64)
+            }
+            (_, batch) => {
+                let given = match batch {
+                    Batch::Dense(_) => "dense records",
+                    Batch::Ragged(_) => "ragged records",
+                    Batch::Bytes(_) => "records without a type",
+                };
+                Err(Error::invalid(format!("{} is a {} and takes no {given}", self.path().display(), self.kind())))
+            }
         }
-        let records: Vec<&[u8]> = bytes.chunks_exact(self.record_bytes).collect();
-        self.writer.append(&records).map(|_| ())
     }
 
-    /// The number of records.
-    pub fn len(&self) -> u64 {
-        self.writer.len()
+    /// Appends the records of `batch`.
+    ///
+    /// # Errors
+    /// As [`check`](StreamWriter::check), before anything is written, and [`Writer::append`].
+    pub fn append(&mut self, batch: &Batch<'_>) -> Result<()> {
+        self.check(batch)?;
+        match (self, batch) {
+            (StreamWriter::Bytes(writer), Batch::Bytes(records)) => writer.append(records).map(drop),
+            (StreamWriter::Dense(writer), Batch::Dense(bytes)) => writer.append(bytes),
+            (StreamWriter::Ragged(writer), Batch::Ragged(records)) => writer.append(records),
+            _ => Ok(()),
+        }
     }
 
-    /// Whether there is no record.
-    pub fn is_empty(&self) -> bool {
-        self.writer.is_empty()
+    /// Deletes records; see [`Writer::delete`].
+    ///
+    /// # Errors
+    /// As [`Writer::delete`].
+    pub fn delete(&mut self, indices: &[u64]) -> Result<()> {
+        self.delete_with(indices, Others::KeptOut)
+    }
+
+    pub(super) fn delete_with(&mut self, indices: &[u64], others: Others) -> Result<()> {
+        match self {
+            StreamWriter::Ragged(writer) => writer.delete_with(indices, others),
+            other => other.writer_mut().delete_with(indices, others, |_, _| Ok(())),
+        }
+    }
+
+    /// Makes everything appended so far survive a power cut.
+    ///
+    /// # Errors
+    /// As [`Writer::sync`].
+    pub fn sync(&mut self) -> Result<()> {
+        match self {
+            StreamWriter::Ragged(writer) => writer.sync(),
+            other => other.writer_mut().sync(),
+        }
     }
 
     /// Makes the store survive a power cut, and closes it.
@@ -61,128 +132,89 @@ impl DenseWriter {
     /// # Errors
     /// As [`Writer::sync`].
     pub fn close(self) -> Result<()> {
-        self.writer.close()
-    }
-}
-
-/// Writes a new store whose records have a shape each. Memory does not grow with the records: shapes wait in an
-/// unnamed file, and become part of the schema when the store is closed.
-#[derive(Debug)]
-pub struct RaggedWriter {
-    writer: Writer,
-    dtype: DType,
-    shapes: BufWriter<File>,
-    shapes_path: PathBuf,
-    encoded: Vec<u8>,
-}
-
-/// A length of a ragged store to go back to; see [`RaggedWriter::rollback`].
-#[derive(Debug, Clone, Copy)]
-pub struct RaggedMark {
-    store: Mark,
-    shapes: u64,
-}
-
-impl RaggedWriter {
-    /// Creates an empty store at `path` for records of `dtype`.
-    ///
-    /// # Errors
-    /// As [`WriterOptions::create`].
-    pub fn create(path: &Path, options: WriterOptions, dtype: DType) -> Result<Self> {
-        let writer = options.create(path)?;
-        let shapes = tempfile::tempfile_in(path).map_err(Error::io("create a temporary file in", path))?;
-        let shapes_path = path.join(SCHEMA_FILE);
-        Ok(RaggedWriter { writer, dtype, shapes: BufWriter::new(shapes), shapes_path, encoded: Vec::new() })
+        match self {
+            StreamWriter::Bytes(writer) => writer.close(),
+            StreamWriter::Dense(writer) => writer.close(),
+            StreamWriter::Ragged(writer) => writer.close(),
+        }
     }
 
-    /// Appends `records`, each with its shape and its bytes in C order.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if a shape and its bytes do not agree; otherwise as [`Writer::append`].
-    pub fn append(&mut self, records: &[(&[u64], &[u8])]) -> Result<()> {
-        self.encoded.clear();
-        for (shape, bytes) in records {
-            if bytes_of(&self.dtype, shape) != Some(bytes.len() as u64) {
-                let reason = format!("shape {shape:?} of {} does not make {} bytes", self.dtype.as_str(), bytes.len());
-                return Err(Error::invalid(reason));
-            }
-            encode_shape(shape, &mut self.encoded);
+    /// The type of the records; `None` for a store of plain bytes.
+    pub fn schema(&self) -> Option<&Schema> {
+        match self {
+            StreamWriter::Bytes(_) => None,
+            StreamWriter::Dense(writer) => Some(writer.schema()),
+            StreamWriter::Ragged(writer) => Some(writer.schema()),
         }
-        if self.len() + records.len() as u64 > u64::from(u32::MAX) {
-            return Err(Error::Full { path: self.writer.path().to_path_buf() });
-        }
-        let bytes: Vec<&[u8]> = records.iter().map(|(_, bytes)| *bytes).collect();
-        self.writer.append(&bytes)?;
-        self.shapes.write_all(&self.encoded).map_err(Error::io("write", &self.shapes_path))
     }
 
     /// The number of records.
     pub fn len(&self) -> u64 {
-        self.writer.len()
+        self.writer().len()
     }
 
     /// Whether there is no record.
     pub fn is_empty(&self) -> bool {
-        self.writer.is_empty()
+        self.len() == 0
     }
 
     /// Where the next record goes: the header's `tail_chunk` and `tail_offset`.
     pub fn end(&self) -> (u32, u32) {
-        self.writer.end()
+        self.writer().end()
     }
 
-    /// The present length, to go back to.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn mark(&mut self) -> Result<RaggedMark> {
-        let shapes = self.shapes.stream_position().map_err(Error::io("write", &self.shapes_path))?;
-        Ok(RaggedMark { store: self.writer.mark(), shapes })
+    /// The directory of the store.
+    pub fn path(&self) -> &Path {
+        self.writer().path()
     }
 
-    /// Takes back everything appended since `mark`.
-    ///
-    /// # Errors
-    /// As [`Writer::rollback`].
-    pub fn rollback(&mut self, mark: RaggedMark) -> Result<()> {
-        self.writer.rollback(mark.store)?;
-        let seek = self.shapes.seek(std::io::SeekFrom::Start(mark.shapes));
-        seek.and_then(|_| self.shapes.get_ref().set_len(mark.shapes)).map_err(Error::io("cut", &self.shapes_path))
+    pub(super) fn writer(&self) -> &Writer {
+        match self {
+            StreamWriter::Bytes(writer) => writer,
+            StreamWriter::Dense(writer) => &writer.writer,
+            StreamWriter::Ragged(writer) => &writer.writer,
+        }
     }
 
-    /// Writes the schema, makes the store survive a power cut, and closes it.
-    ///
-    /// # Errors
-    /// As [`Writer::sync`].
-    pub fn close(self) -> Result<()> {
-        let RaggedWriter { writer, dtype, shapes, shapes_path, .. } = self;
-        let schema = Schema { kind: Kind::Ragged, dtype, codec: Some(writer.codec()), extra: Vec::new() };
-        // `append` refuses more records than the list can have.
-        let prefix = schema.encode(writer.len() as u32);
-        let mut shapes = shapes.into_inner().map_err(|e| Error::io("write", &shapes_path)(e.into_error()))?;
-        shapes.rewind().map_err(Error::io("read", &shapes_path))?;
-        write_schema(writer.path(), &prefix, Some(shapes))?;
-        writer.close()
+    fn writer_mut(&mut self) -> &mut Writer {
+        match self {
+            StreamWriter::Bytes(writer) => writer,
+            StreamWriter::Dense(writer) => &mut writer.writer,
+            StreamWriter::Ragged(writer) => &mut writer.writer,
+        }
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            StreamWriter::Bytes(_) => "store of bytes",
+            StreamWriter::Dense(_) => "dense store",
+            StreamWriter::Ragged(_) => "ragged store",
+        }
     }
 }
 
-/// Writes `schema.msgpack` into the new store `dir`: `prefix`, then everything in `rest`. Synced, but for its name,
-/// which the store's own sync makes durable.
-fn write_schema(dir: &Path, prefix: &[u8], rest: Option<File>) -> Result<()> {
-    let path = dir.join(SCHEMA_FILE);
-    let file = Disk::default().create_new(&path).map_err(Error::io("create", &path))?;
-    write_all_at(&*file, &path, &mut [IoSlice::new(prefix)], 0)?;
-    let mut at = prefix.len() as u64;
-    if let Some(mut rest) = rest {
-        let mut buf = vec![0; 1 << 20];
-        loop {
-            let n = rest.read(&mut buf).map_err(Error::io("read", &path))?;
-            if n == 0 {
-                break;
-            }
-            write_all_at(&*file, &path, &mut [IoSlice::new(&buf[..n])], at)?;
-            at += n as u64;
-        }
+/// The schema of a store that is open for writing, if it has one.
+///
+/// # Errors
+/// [`Error::Corrupt`] if it is damaged or contradicts the header.
+pub(super) fn open_typed(writer: &Writer) -> Result<Option<Typed>> {
+    let typed = Typed::open(&**writer.storage(), writer.path(), false)?;
+    if let Some(typed) = &typed
+        && let Some(said) = typed.schema.codec
+        && said != writer.codec()
+    {
+        let reason = format!("the schema says {said}, the header says {}", writer.codec());
+        return Err(Error::corrupt(&typed.path, 0, reason));
     }
-    file.sync().map_err(Error::io("sync", &path))
+    Ok(typed)
+}
+
+/// # Errors
+/// [`Error::Invalid`], naming both, if `given` is not the store's type.
+pub(super) fn check_dtype(store: &Path, have: &DType, given: &DType) -> Result<()> {
+    if have == given {
+        return Ok(());
+    }
+    let (have, given) = (have.as_str(), given.as_str());
+    Err(Error::invalid(format!("the records of {} are of {have}, these are of {given}", store.display())))
 }

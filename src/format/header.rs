@@ -77,40 +77,67 @@ pub struct Header {
 }
 
 /// What is in the ten bytes that the format leaves free and loaderx keeps as they are: how far the store is known to
-/// survive a power cut.
+/// survive a power cut. A note of zrfs carries a check of the header that it was written with (the *seal*), so that a
+/// header that another program has changed since is told from one that zrfs wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Note {
     /// Nothing of zrfs's: all records count as durable.
-    None([u8; 10]),
+    None([u8; NOTE_LEN]),
     /// zrfs synced the store when it had this length. Records beyond it are another writer's, and count as durable.
     Synced(u64),
     /// zrfs has written since it last synced, at this length. After a power cut, records beyond it may be missing.
     Unsynced(u64),
+    /// A note of zrfs's, as it stands, in a header that another program has changed since.
+    Changed([u8; NOTE_LEN]),
 }
+
+/// Bytes of the note.
+const NOTE_LEN: usize = 10;
+/// Bytes of the seal, at the end of the header.
+const SEAL_LEN: usize = 3;
 
 impl Note {
     const SYNCED: u8 = 1;
     const UNSYNCED: u8 = 2;
+    /// A note has six bytes for its length. A longer store notes this one, which is safe: more is checked after a crash.
+    const MAX_LENGTH: u64 = (1 << 48) - 1;
 
-    fn encode(self) -> [u8; 10] {
+    /// The note without its seal.
+    fn encode(self) -> [u8; NOTE_LEN] {
         let (length, kind) = match self {
-            Note::None(bytes) => return bytes,
+            Note::None(bytes) | Note::Changed(bytes) => return bytes,
             Note::Synced(length) => (length, Note::SYNCED),
             Note::Unsynced(length) => (length, Note::UNSYNCED),
         };
-        let [a, b, c, d, e, f, g, h] = length.to_le_bytes();
-        [a, b, c, d, e, f, g, h, kind, 0]
+        let [a, b, c, d, e, f, ..] = length.min(Note::MAX_LENGTH).to_le_bytes();
+        [a, b, c, d, e, f, kind, 0, 0, 0]
     }
 
-    fn decode(bytes: [u8; 10]) -> Note {
-        let [a, b, c, d, e, f, g, h, kind, zero] = bytes;
-        let length = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        match (kind, zero) {
-            (Note::SYNCED, 0) => Note::Synced(length),
-            (Note::UNSYNCED, 0) => Note::Unsynced(length),
+    /// The note in `bytes`, which may be one of ours or not, whatever its seal says.
+    fn decode(bytes: [u8; NOTE_LEN]) -> Note {
+        let [a, b, c, d, e, f, kind, ..] = bytes;
+        let length = u64::from_le_bytes([a, b, c, d, e, f, 0, 0]);
+        match kind {
+            Note::SYNCED => Note::Synced(length),
+            Note::UNSYNCED => Note::Unsynced(length),
             _ => Note::None(bytes),
         }
     }
+
+    /// The note as it was before another program changed the header around it.
+    fn meant(self) -> Note {
+        match self {
+            Note::Changed(bytes) => Note::decode(bytes),
+            note => note,
+        }
+    }
+}
+
+/// The check of everything before the seal.
+fn seal(bytes: &[u8; HEADER_LEN]) -> [u8; SEAL_LEN] {
+    let (sealed, _) = bytes.split_at(HEADER_LEN - SEAL_LEN);
+    let [a, b, c, _] = crc32fast::hash(sealed).to_le_bytes();
+    [a, b, c]
 }
 
 impl Header {
@@ -122,15 +149,20 @@ impl Header {
     /// The length that a power cut cannot have taken from the store: records below it were synced, or written by a
     /// program that leaves no notes.
     pub fn durable(&self) -> u64 {
-        match self.note {
-            Note::None(_) | Note::Synced(_) => self.length,
+        match self.note.meant() {
             Note::Unsynced(length) => length.min(self.length),
+            _ => self.length,
         }
     }
 
     /// Whether a power cut may have taken some of the store: the files need not reach as far as the header says.
     pub fn unsynced(&self) -> bool {
-        matches!(self.note, Note::Unsynced(_))
+        matches!(self.note.meant(), Note::Unsynced(_))
+    }
+
+    /// Whether zrfs wrote the header as it is: no other program has appended or deleted since.
+    pub fn sealed(&self) -> bool {
+        matches!(self.note, Note::Synced(_) | Note::Unsynced(_))
     }
 
     /// The bytes of `meta.zr`.
@@ -146,6 +178,10 @@ impl Header {
         ];
         for (to, from) in out.iter_mut().zip(fields.into_iter().flatten()) {
             *to = *from;
+        }
+        if self.sealed() {
+            let seal = seal(&out);
+            out.iter_mut().rev().zip(seal.iter().rev()).for_each(|(to, from)| *to = *from);
         }
         out
     }
@@ -196,12 +232,16 @@ impl Header {
             .into_iter()
             .find(|c| c.number() == codec)
             .ok_or_else(|| (5, format!("codec number {codec}; there are 0, 1 and 2")))?;
+        let note = match Note::decode(reserved) {
+            Note::Synced(_) | Note::Unsynced(_) if !fields.ends_with(&seal(fields)) => Note::Changed(reserved),
+            note => note,
+        };
         Ok(Header {
             codec,
             tail_chunk: u32::from_le_bytes([c0, c1, c2, c3]),
             tail_offset: u32::from_le_bytes([o0, o1, o2, o3]),
             length: u64::from_le_bytes([l0, l1, l2, l3, l4, l5, l6, l7]),
-            note: Note::decode(reserved),
+            note,
         })
     }
 }
@@ -228,16 +268,38 @@ mod tests {
     fn notes() {
         let header = |note| Header { length: 9, note, ..Header::new(Codec::Raw) };
         for (note, bytes, durable) in [
-            (Note::Synced(5), *b"\x05\0\0\0\0\0\0\0\x01\0", 9),
-            (Note::Unsynced(5), *b"\x05\0\0\0\0\0\0\0\x02\0", 5),
-            (Note::Unsynced(50), *b"\x32\0\0\0\0\0\0\0\x02\0", 9),
+            (Note::Synced(5), *b"\x05\0\0\0\0\0\x01\x73\x82\xf6", 9),
+            (Note::Unsynced(5), *b"\x05\0\0\0\0\0\x02\xc9\xd3\xff", 5),
+            (Note::Unsynced(50), *b"\x32\0\0\0\0\0\x02\x15\x48\x3b", 9),
             (Note::None([3; 10]), [3; 10], 9),
         ] {
             let encoded = header(note).encode();
             assert_eq!(encoded[22..], bytes, "the header's layout changed: bump the version");
             assert_eq!(Header::decode(&encoded), Ok(header(note)));
             assert_eq!(header(note).durable(), durable);
+            assert_eq!(header(note).unsynced(), matches!(note, Note::Unsynced(_)));
         }
+        assert_eq!(header(Note::Synced(u64::MAX)).encode()[22..28], [0xff; 6]);
+    }
+
+    /// What another program changes breaks the seal; what the note said goes on counting.
+    #[test]
+    fn a_changed_header_is_noticed() {
+        let header = Header { length: 9, tail_offset: 500, note: Note::Unsynced(5), ..Header::new(Codec::Raw) };
+        let good = header.encode();
+        for at in 6..HEADER_LEN {
+            for bit in 0..8 {
+                let mut bad = good;
+                bad[at] ^= 1 << bit;
+                let changed = Header::decode(&bad).unwrap();
+                assert!(!changed.sealed(), "bit {bit} of byte {at}");
+                assert_eq!(changed.encode(), bad, "it is kept as it stands");
+            }
+        }
+        let mut longer = good;
+        longer[14] = 12;
+        let longer = Header::decode(&longer).unwrap();
+        assert_eq!((longer.durable(), longer.unsynced()), (5, true));
     }
 
     #[test]

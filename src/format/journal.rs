@@ -2,31 +2,47 @@
 //!
 //! ```text
 //! 0 magic 8 · 8 header before 32 · 40 header after 32 · 72 count u64 · 80 moves, 24 bytes each · crc32 u32 of all before
-//! move  0 index u64 · 8 entry 16
+//! move  0 index u64 · 8 entry 16 · 24 sum u32
 //! ```
 #![deny(clippy::indexing_slicing, clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)]
 
 use super::header::{HEADER_LEN, Header};
+use super::sums::{NO_SUM, SUM_LEN};
 use super::table::{ENTRY_LEN, Entry};
 
 /// First bytes of a journal.
-const MAGIC: [u8; 8] = *b"ZRDEL\0\0\x01";
+const MAGIC: [u8; 8] = *b"ZRDEL\0\0\x02";
 /// Bytes before the moves.
 const START: usize = 80;
 /// Bytes of a move.
-const MOVE_LEN: usize = 8 + ENTRY_LEN;
+pub const MOVE_LEN: usize = 8 + ENTRY_LEN + SUM_LEN;
 /// Bytes after the moves.
 const CRC_LEN: usize = 4;
 
-/// Everything that a deletion changes in the table and the header.
+/// What a record is known by: where it is, and in a raw store its checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moved {
+    /// The record's table entry.
+    pub entry: Entry,
+    /// Its sum in `sums.zr`, or [`NO_SUM`].
+    pub sum: u32,
+}
+
+impl Default for Moved {
+    fn default() -> Self {
+        Moved { entry: Entry::default(), sum: NO_SUM }
+    }
+}
+
+/// Everything that a deletion changes in the table, the sums and the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journal {
     /// The header that the deletion begins from.
     pub before: Header,
     /// The header that it ends with.
     pub after: Header,
-    /// The entries that the table gets, by index, each below `after.length`.
-    pub moves: Vec<(u64, Entry)>,
+    /// What each index, below `after.length`, gets.
+    pub moves: Vec<(u64, Moved)>,
 }
 
 impl Journal {
@@ -37,9 +53,10 @@ impl Journal {
         out.extend(self.before.encode());
         out.extend(self.after.encode());
         out.extend((self.moves.len() as u64).to_le_bytes());
-        for (index, entry) in &self.moves {
+        for (index, moved) in &self.moves {
             out.extend(index.to_le_bytes());
-            out.extend(entry.encode());
+            out.extend(moved.entry.encode());
+            out.extend(moved.sum.to_le_bytes());
         }
         out.extend(crc32fast::hash(&out).to_le_bytes());
         out
@@ -63,9 +80,11 @@ impl Journal {
         }
         let (before, after) = (Header::decode(before).ok()?, Header::decode(after).ok()?);
         let decode = |m: &[u8; MOVE_LEN]| {
-            let (index, entry) = m.split_first_chunk::<8>()?;
+            let (index, rest) = m.split_first_chunk::<8>()?;
+            let (entry, sum) = rest.split_first_chunk::<ENTRY_LEN>()?;
             let index = u64::from_le_bytes(*index);
-            (index < after.length).then_some((index, Entry::decode(entry.first_chunk::<ENTRY_LEN>()?)))
+            let sum = u32::from_le_bytes(*sum.first_chunk::<SUM_LEN>()?);
+            (index < after.length).then_some((index, Moved { entry: Entry::decode(entry), sum }))
         };
         let moves = moves.iter().map(decode).collect::<Option<Vec<_>>>()?;
         Some(Journal { before, after, moves })
@@ -81,10 +100,11 @@ mod tests {
     fn round_trip_and_damage() {
         let before = Header { length: 9, ..Header::new(Codec::Zstd) };
         let after = Header { length: 7, ..before };
-        let moves = vec![(3, Entry { offset: 1, phys_length: 2, logic_length: 3, chunk_id: 4 }), (0, Entry::default())];
+        let entry = Entry { offset: 1, phys_length: 2, logic_length: 3, chunk_id: 4 };
+        let moves = vec![(3, Moved { entry, sum: 5 }), (0, Moved::default())];
         let journal = Journal { before, after, moves };
         let bytes = journal.encode();
-        assert_eq!(bytes.len(), 80 + 2 * 24 + 4, "the journal's layout changed: bump its magic");
+        assert_eq!(bytes.len(), 80 + 2 * 28 + 4, "the journal's layout changed: bump its magic");
         assert_eq!(Journal::decode(&bytes), Some(journal));
         for at in 0..bytes.len() {
             let mut bad = bytes.clone();

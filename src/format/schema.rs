@@ -52,12 +52,38 @@ pub struct Schema {
 /// Where a ragged schema's shapes stand in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShapesAt {
+    /// Byte offset of the key `shapes`.
+    pub key: u64,
+    /// Byte offset of the list's own bytes, which say how long it is.
+    pub head: u64,
     /// Byte offset of the first shape.
     pub offset: u64,
     /// How many shapes the file says it has.
     pub count: u32,
-    /// Whether nothing follows the last shape.
-    pub last: bool,
+    /// Where other keys follow the last shape; `None` if it is the end of the file.
+    pub end: Option<u64>,
+}
+
+impl ShapesAt {
+    /// The list's own bytes for `count` shapes, if they fit where the present ones stand.
+    pub fn head_in_place(&self, count: u32) -> Option<Vec<u8>> {
+        let [_, _, b2, b3] = count.to_be_bytes();
+        let [b0, b1, ..] = count.to_be_bytes();
+        match self.offset.checked_sub(self.head)? {
+            1 if count < 16 => Some(vec![0x90 | b3]),
+            3 if count < 1 << 16 => Some(vec![0xdc, b2, b3]),
+            5 => Some(vec![0xdd, b0, b1, b2, b3]),
+            _ => None,
+        }
+    }
+}
+
+/// The bytes before a list of `count` shapes, as few as there can be.
+pub fn encode_shapes_head(count: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    // Writing to a Vec cannot fail.
+    let _ = rmp::encode::write_array_len(&mut out, count);
+    out
 }
 
 impl Schema {
@@ -94,7 +120,7 @@ impl Schema {
         }
         if ragged {
             let _ = rmp::encode::write_str(&mut out, "shapes");
-            let _ = rmp::encode::write_array_len(&mut out, shapes);
+            out.extend(encode_shapes_head(shapes));
         }
         out
     }
@@ -161,6 +187,7 @@ fn decode_map<R: Read>(input: &mut Counting<R>) -> Result<(Schema, Option<Shapes
     let mut fields = Fields::default();
     let mut shapes = None;
     for left in (0..keys).rev() {
+        let key_at = input.at;
         let key = value(input)?;
         if key.as_str() != Some("shapes") {
             let value = value(input)?;
@@ -170,16 +197,18 @@ fn decode_map<R: Read>(input: &mut Counting<R>) -> Result<(Schema, Option<Shapes
         if shapes.is_some() {
             return Err("the key shapes stands twice".into());
         }
+        let head = input.at;
         let count = rmp::decode::read_array_len(input).map_err(|e| format!("shapes is no list: {e}"))?;
-        shapes = Some(ShapesAt { offset: input.at, count, last: left == 0 });
+        let offset = input.at;
         if left > 0 {
             let mut shape = Vec::new();
             for _ in 0..count {
                 decode_shape(input, &mut shape)?;
             }
         }
+        shapes = Some(ShapesAt { key: key_at, head, offset, count, end: (left > 0).then_some(input.at) });
     }
-    let ends = !shapes.is_some_and(|s| s.last);
+    let ends = shapes.is_none_or(|s| s.end.is_some());
     if ends && input.read(&mut [0]).map_err(|e| e.to_string())? != 0 {
         return Err("something follows the schema's end".into());
     }

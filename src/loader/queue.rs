@@ -7,6 +7,7 @@ use super::error::{Failure, LoadError};
 use super::state::Position;
 use super::stats::{Counters, Spent};
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::sampler::Sampler;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -62,7 +63,7 @@ pub(super) struct Queue<T> {
     news: Condvar,
     limit: usize,
     in_order: bool,
-    maker: u32,
+    maker: Maker,
 }
 
 impl<T> Queue<T> {
@@ -80,7 +81,7 @@ impl<T> Queue<T> {
             counters: Counters::default(),
         };
         let (room, news) = (Condvar::new(), Condvar::new());
-        Queue { inner: Mutex::new(inner), room, news, limit, in_order, maker: std::process::id() }
+        Queue { inner: Mutex::new(inner), room, news, limit, in_order, maker: Maker::here() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
@@ -90,7 +91,7 @@ impl<T> Queue<T> {
     /// The process that made the loader, if that is not this one. In a fork a lock may be held for good, so nothing else
     /// here is called there.
     pub(super) fn foreign(&self) -> Option<u32> {
-        (self.maker != std::process::id()).then_some(self.maker)
+        (!self.maker.is_here()).then(|| self.maker.pid())
     }
 
     /// The next step, as soon as there is room for it; `None` once the loader is closed.

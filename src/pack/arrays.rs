@@ -1,12 +1,12 @@
 //! Arrays into dense stores: one, or several that belong together.
 
 use super::array::{self, ArraySource};
-use super::dict::Sample;
 use super::files::{BATCH_BYTES, Report};
 use super::input::is_stdin;
 use super::progress::Watch;
 use super::{PackOptions, finish_report};
 use crate::dataset::DenseWriter;
+use crate::dict::Sample;
 use crate::error::{Error, Result};
 use crate::format::{Codec, META_FILE, TREE_FILE};
 use crate::staging::Staging;
@@ -86,7 +86,8 @@ fn write(
 ) -> Result<()> {
     let mut writer = options.writer();
     if options.codec == Codec::ZstdDict {
-        writer = writer.dict(sample(&mut *source, path, watch)?.train(path)?);
+        let sample = sample(&mut *source, path, options.tier.sample_bytes(), watch)?;
+        writer = writer.dict(sample.train(options.tier, &path.display())?);
     }
     let records = source.records();
     let record_bytes = records.record_bytes();
@@ -108,12 +109,12 @@ fn write(
     store.close()
 }
 
-/// A strided sample of the records. A source that can only be read forward is read once more for it.
-fn sample(source: &mut dyn ArraySource, path: &Path, watch: Watch<'_>) -> Result<Sample> {
+/// A strided sample of the records, of about `limit` bytes. A source that can only be read forward is read once more for
+/// it.
+pub(super) fn sample(source: &mut dyn ArraySource, path: &Path, limit: usize, watch: Watch<'_>) -> Result<Sample> {
     let (len, record_bytes) = (source.records().len(), source.records().record_bytes());
-    let stride = len / Sample::count(record_bytes, len).max(1);
-    let stride = stride.max(1);
-    let mut sample = Sample::default();
+    let stride = Sample::stride(limit, record_bytes, len);
+    let mut sample = Sample::new(limit);
     let mut record = vec![0; record_bytes as usize];
     if source.seekable() {
         for index in (0..len).step_by(stride as usize) {

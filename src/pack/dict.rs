@@ -1,64 +1,57 @@
-//! Training the dictionary of a `zstd_dict` store on a sample of what will be packed.
+//! The samples that dictionaries are trained on, of what can be packed.
 
-use crate::codec::train_dict;
+use super::array::{self, ArraySource};
+use super::arrays;
+use super::detect::{Kind, detect};
+use super::input::is_stdin;
+use super::progress::Watch;
+use crate::dataset::{DATA_STREAM, Source};
+use crate::dict::{RECORD_BYTES, Sample, sample_store};
 use crate::error::{Error, Result};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The tier "balanced": the size of the dictionary and of the sample that it is trained on, in bytes.
-const DICT_BYTES: usize = 128 << 10;
-/// See [`DICT_BYTES`].
-const SAMPLE_BYTES: usize = 16 << 20;
-/// No file gives more than this to the sample: a dictionary serves the beginnings of small records.
-const FILE_BYTES: u64 = 128 << 10;
 /// So many files are remembered while a tree is sampled.
 const FILES: usize = 4096;
 
-/// The sample so far.
-#[derive(Debug, Default)]
-pub(super) struct Sample {
-    bytes: Vec<u8>,
-    sizes: Vec<usize>,
-}
-
-impl Sample {
-    /// Whether the sample is as large as it may be.
-    pub(super) fn is_full(&self) -> bool {
-        self.bytes.len() >= SAMPLE_BYTES
+/// A sample of at most `limit` bytes of what `source` holds: a store, the files of a dataset that was packed from files,
+/// an array, or a directory of files.
+///
+/// # Errors
+/// [`Error::Invalid`] for a dataset whose streams differ, an archive, and whatever else has no records to sample;
+/// otherwise as [`sample_store`] and [`array::open`].
+pub fn sample(source: &Path, limit: usize, watch: Watch<'_>) -> Result<Sample> {
+    let refused = |reason: &str| Err(Error::invalid(format!("{} {reason}", source.display())));
+    if is_stdin(source) {
+        return refused("is standard input, which is read only once; give a file");
     }
-
-    /// How many of `total` records of `record_bytes` make a full sample.
-    pub(super) fn count(record_bytes: u64, total: u64) -> u64 {
-        (SAMPLE_BYTES as u64 / record_bytes.max(1)).clamp(1, total.max(1))
-    }
-
-    /// Adds one record.
-    pub(super) fn push(&mut self, record: &[u8]) {
-        self.bytes.extend(record);
-        self.sizes.push(record.len());
-    }
-
-    /// Trains a dictionary.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] with zstd's reason, mostly that there are too few records to learn from.
-    pub(super) fn train(&self, source: &Path) -> Result<Vec<u8>> {
-        train_dict(&self.bytes, &self.sizes, DICT_BYTES).map_err(|reason| {
-            let n = self.sizes.len();
-            let bytes = self.bytes.len();
-            Error::invalid(format!(
-                "no dictionary can be trained on {n} records ({bytes} bytes) of {}: {reason}; use --codec zstd",
-                source.display()
-            ))
-        })
+    match detect(source)? {
+        Kind::Directory => match Source::open(source) {
+            Ok(Source::Store(stream)) => sample_store(stream.store(), limit, watch.progress),
+            Ok(Source::Dataset(dataset)) => match (dataset.stream(DATA_STREAM), dataset.tree(), dataset.streams()) {
+                (Some(data), Some(_), _) | (_, None, [(_, data)]) => sample_store(data.store(), limit, watch.progress),
+                _ => {
+                    refused("is a dataset of several streams, and each needs a dictionary of its own; name one of them")
+                }
+            },
+            Err(Error::NotAStore { .. }) => Ok(sample_tree(source, limit)),
+            Err(e) => Err(e),
+        },
+        Kind::Npy(_) | Kind::Idx(_) => {
+            let mut array: Box<dyn ArraySource> = array::open(source)?;
+            arrays::sample(&mut *array, source, limit, watch)
+        }
+        Kind::Tar(_) => {
+            refused("is an archive; unpack it and give the directory, or give the store it was packed into")
+        }
     }
 }
 
 /// Samples the files below `root`, spread evenly over the tree, in bounded memory.
-pub(super) fn sample_tree(root: &Path) -> Sample {
-    let mut sample = Sample::default();
+pub(super) fn sample_tree(root: &Path, limit: usize) -> Sample {
+    let mut sample = Sample::new(limit);
     for path in spread(root) {
         if sample.is_full() {
             break;
@@ -67,7 +60,7 @@ pub(super) fn sample_tree(root: &Path) -> Sample {
         let file =
             fs::OpenOptions::new().read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path);
         let mut bytes = Vec::new();
-        if file.is_ok_and(|f: File| f.take(FILE_BYTES).read_to_end(&mut bytes).is_ok()) && !bytes.is_empty() {
+        if file.is_ok_and(|f: File| f.take(RECORD_BYTES as u64).read_to_end(&mut bytes).is_ok()) {
             sample.push(&bytes);
         }
     }

@@ -6,8 +6,8 @@
 use super::files::{BATCH_BYTES, BATCH_FILES, Ready, TreeSink};
 use super::progress::Progress;
 use crate::error::{Error, Result};
+use crate::pool::pool;
 use crate::tree::{EntryId, Meta, Mtime};
-use rayon::prelude::*;
 use rustix::fs::{Mode, OFlags};
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -188,14 +188,11 @@ impl Walk<'_, '_> {
         self.batch_bytes = 0;
         let piece = self.sink.piece();
         let progress = self.sink.watch.progress;
-        let read: Vec<Result<Contents, String>> = batch
-            .par_iter()
-            .map(|c| {
-                let read = read_small(&c.source, c.meta.len(), piece)?;
-                progress.add(0, read.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64));
-                Ok(read)
-            })
-            .collect();
+        let read: Vec<Result<Contents, String>> = pool().map(&batch, |c| {
+            let read = read_small(&c.source, c.meta.len(), piece)?;
+            progress.add(0, read.as_ref().map_or(0, |(_, bytes)| bytes.len() as u64));
+            Ok(read)
+        });
         let (mut ready, mut linked, mut grown) = (Vec::new(), Vec::new(), Vec::new());
         for (candidate, read) in batch.into_iter().zip(read) {
             match read {

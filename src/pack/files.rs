@@ -122,7 +122,7 @@ impl<'w> TreeSink<'w> {
 
     /// Begins a file that needs several records.
     pub(super) fn begin_large(&mut self) -> Result<Large> {
-        Ok(Large { data: self.data.mark()?, path: self.path.mark()?, first: self.data.len(), size: 0 })
+        Ok(Large { data: self.data.mark(), path: self.path.mark(), first: self.data.len(), size: 0 })
     }
 
     /// Writes the next bytes of a large file: whole pieces, but for the last call.

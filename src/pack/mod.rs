@@ -1,5 +1,6 @@
 //! Packing: directories, archives and arrays into a new store, which appears under its name only when it is whole.
 
+mod append;
 mod archive;
 pub mod array;
 mod arrays;
@@ -13,13 +14,16 @@ mod input;
 pub mod npy;
 mod progress;
 
+pub use append::{AppendOptions, Appended, append, append_streams, dataset_of};
 pub use arrays::pack_streams;
+pub use dict::sample;
 pub use dir::measure;
 pub use files::{PIECE_BYTES, Report};
 pub use input::{STDIN, is_stdin};
 pub use progress::{Notice, Progress, Watch};
 
 use crate::dataset::Source;
+use crate::dict::DictTier;
 use crate::error::{Error, Result};
 use crate::format::Codec;
 use crate::staging::{Existing, Staging};
@@ -39,32 +43,32 @@ pub struct PackOptions {
     pub level: Option<i32>,
     /// Whether an existing store at the target gives way.
     pub replace: bool,
+    /// The size of the dictionary that is trained for [`Codec::ZstdDict`].
+    pub tier: DictTier,
     /// Files of a tree are split into records of this many bytes.
     pub piece_bytes: u32,
 }
 
 impl Default for PackOptions {
     fn default() -> Self {
-        PackOptions { codec: Codec::Zstd, level: None, replace: false, piece_bytes: PIECE_BYTES }
+        PackOptions {
+            codec: Codec::Zstd,
+            level: None,
+            replace: false,
+            tier: DictTier::default(),
+            piece_bytes: PIECE_BYTES,
+        }
     }
 }
 
 impl PackOptions {
     fn existing(&self) -> Existing {
-        if self.replace { Existing::Store } else { Existing::Refuse }
+        Existing::store(self.replace)
     }
 
-    /// Refuses a source that is the store to be replaced, or in it, whatever links lead there: it would be gone after.
+    /// Refuses a source that is in what would be replaced.
     fn spare(&self, source: &Path, target: &Path) -> Result<()> {
-        let inside = self.replace
-            && !is_stdin(source)
-            && matches!((source.canonicalize(), target.canonicalize()), (Ok(s), Ok(t)) if s.starts_with(&t));
-        if inside {
-            let (source, target) = (source.display(), target.display());
-            let reason = format!("{source} is in {target}, which --force would replace; give another target");
-            return Err(Error::invalid(reason));
-        }
-        Ok(())
+        if is_stdin(source) { Ok(()) } else { self.existing().spare(source, target) }
     }
 
     fn writer(&self) -> WriterOptions {
@@ -114,7 +118,8 @@ fn pack_dir(source: &Path, target: &Path, options: &PackOptions, watch: Watch<'_
     let staging = Staging::new(target, options.existing())?;
     let mut writer = options.writer();
     if options.codec == Codec::ZstdDict {
-        writer = writer.dict(dict::sample_tree(source).train(source)?);
+        let sample = dict::sample_tree(source, options.tier.sample_bytes());
+        writer = writer.dict(sample.train(options.tier, &source.display())?);
     }
     let root = dir::meta_of(&meta);
     let mut sink = TreeSink::create(&staging.path(), writer, root, options.piece_bytes, watch)?;

@@ -5,7 +5,7 @@
 //! name durable. After a power cut, each sector of 512 bytes of a file holds what it held at any one moment since the
 //! file's last sync, independently of its neighbours; so does the file's length, and so does each name. That is more
 //! than ext4 and XFS let happen (their journals keep names and lengths in order), so whatever survives this survives
-//! them.
+//! them. After a sync that failed, the next one takes what was pending for written.
 
 mod power;
 
@@ -19,11 +19,17 @@ use std::io::{self, IoSlice};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a disk writes wholly or not at all.
 const SECTOR: usize = 512;
 
-type Names = BTreeMap<OsString, usize>;
+#[derive(Clone, Default)]
+struct Names {
+    nodes: BTreeMap<OsString, usize>,
+    /// Names that a rename changed together since the directory was synced: both changes survive or neither.
+    renames: Vec<[OsString; 2]>,
+}
 
 /// A thing with a durable version, the first, and pending ones, up to the cached one, the last.
 #[derive(Clone)]
@@ -46,9 +52,79 @@ impl<T: Clone> Versions<T> {
     }
 }
 
+/// A file's bytes, and what the cache has of them that the disk never gets.
+#[derive(Clone)]
+struct Pages {
+    versions: Versions<Vec<u8>>,
+    /// Sectors that a failed sync left in the cache as if they had been written, and what the disk has in their place.
+    /// The next sync passes over them, unless they are written to again.
+    clean: BTreeMap<usize, Vec<u8>>,
+}
+
+/// Sector `number` of a file, which may end in it or before.
+fn sector(bytes: &[u8], number: usize) -> &[u8] {
+    let at = (number * SECTOR).min(bytes.len());
+    &bytes[at..bytes.len().min(at + SECTOR)]
+}
+
+impl Pages {
+    fn new(bytes: Vec<u8>) -> Self {
+        Pages { versions: Versions::new(bytes), clean: BTreeMap::new() }
+    }
+    fn cached(&self) -> &Vec<u8> {
+        self.versions.cached()
+    }
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.clean.retain(|&n, _| (n + 1) * SECTOR <= at || n * SECTOR >= at + bytes.len());
+        self.versions.change(|file| {
+            file.resize(file.len().max(at + bytes.len()), 0);
+            file[at..at + bytes.len()].copy_from_slice(bytes);
+        });
+    }
+    fn set_len(&mut self, len: usize) {
+        self.clean.retain(|&n, _| n * SECTOR < len);
+        self.versions.change(|file| file.resize(len, 0));
+    }
+    fn sync(&mut self) {
+        let mut disk = self.cached().clone();
+        for (n, old) in &self.clean {
+            let end = disk.len().min((n + 1) * SECTOR);
+            let place = &mut disk[n * SECTOR..end];
+            place.fill(0);
+            let n = place.len().min(old.len());
+            place[..n].copy_from_slice(&old[..n]);
+        }
+        let cached = self.versions.0.pop().expect("there is always one");
+        self.versions.0.clear();
+        if *cached != disk {
+            self.versions.0.push(Arc::new(disk));
+        }
+        self.versions.0.push(cached);
+    }
+    /// What Linux does when it cannot write pages: it takes them for clean all the same.
+    fn fail_sync(&mut self) {
+        let (disk, cached) = (self.versions.0[0].clone(), self.cached().clone());
+        for n in 0..cached.len().div_ceil(SECTOR) {
+            let old = sector(&disk, n);
+            if old != sector(&cached, n) {
+                self.clean.entry(n).or_insert_with(|| old.to_vec());
+            }
+        }
+    }
+}
+
+impl Versions<Names> {
+    fn sync_names(&mut self) {
+        self.sync();
+        if let Some(names) = self.0.first_mut() {
+            Arc::make_mut(names).renames.clear();
+        }
+    }
+}
+
 #[derive(Clone)]
 enum Node {
-    File(Versions<Vec<u8>>),
+    File(Pages),
     Dir(Versions<Names>),
 }
 
@@ -59,6 +135,7 @@ pub(crate) enum Call {
     Create,
     List,
     Remove,
+    Rename,
     Read,
     Write,
     Size,
@@ -92,6 +169,10 @@ struct World {
     /// The call that the fault was injected into.
     failed: Option<Call>,
     hook: Option<(u64, Hook)>,
+    /// Calls from this one on fail, and locks stay.
+    stop: Option<u64>,
+    /// Bytes that all files together may have.
+    capacity: Option<usize>,
     step: usize,
     moments: Option<Vec<Moment>>,
 }
@@ -110,6 +191,14 @@ impl fmt::Debug for Sim {
     }
 }
 
+/// The error that the fault is, where it is one.
+fn errno_of(fault: Option<Fault>) -> Option<io::Error> {
+    match fault? {
+        Fault::Errno(n) | Fault::Torn(n) => Some(io::Error::from_raw_os_error(n)),
+        Fault::Interrupted | Fault::Short => None,
+    }
+}
+
 fn errno(n: rustix::io::Errno) -> io::Error {
     io::Error::from_raw_os_error(n.raw_os_error())
 }
@@ -117,7 +206,7 @@ fn errno(n: rustix::io::Errno) -> io::Error {
 impl Sim {
     /// An empty file system.
     pub(crate) fn new() -> Self {
-        Self::from_nodes(vec![Node::Dir(Versions::new(Names::new()))])
+        Self::from_nodes(vec![Node::Dir(Versions::new(Names::default()))])
     }
 
     fn from_nodes(nodes: Vec<Node>) -> Self {
@@ -132,6 +221,12 @@ impl Sim {
     pub(crate) fn fail(&self, k: u64, fault: Fault) {
         let mut world = self.world();
         (world.calls, world.fault, world.failed) = (0, Some((k, fault)), None);
+    }
+
+    /// Makes the disk full once it has `more` bytes more than now.
+    pub(crate) fn limit(&self, more: usize) {
+        let mut world = self.world();
+        world.capacity = Some(world.bytes() + more);
     }
 
     /// Ends injection.
@@ -161,6 +256,15 @@ impl Sim {
         let mut world = self.world();
         world.calls = 0;
         world.hook = Some((k, Box::new(hook)));
+    }
+
+    /// Does the first `calls` calls of `act`, as a process that is halted then: it goes on holding its locks.
+    pub(crate) fn halted(&self, calls: u64, act: impl FnOnce()) {
+        let before = std::mem::replace(&mut self.world().calls, 0);
+        self.world().stop = Some(calls);
+        act();
+        let mut world = self.world();
+        (world.calls, world.stop) = (before, None);
     }
 
     /// Whether the hook is still waiting.
@@ -198,18 +302,23 @@ impl Sim {
             world = self.world();
         }
         world.calls += 1;
+        if world.stop.is_some_and(|at| k >= at) {
+            return Err(errno(rustix::io::Errno::IO));
+        }
         let fault = world.fault.filter(|(at, _)| *at == k).map(|(_, fault)| fault);
         if fault.is_some() {
             world.failed = Some(call);
         }
         let io = matches!(call, Call::Read | Call::Write);
         let done = match fault {
+            // A sync that fails does something all the same.
+            fault if call == Call::Sync => act(&mut world, fault),
             Some(Fault::Errno(n)) => Err(io::Error::from_raw_os_error(n)),
             Some(Fault::Torn(n)) if call != Call::Write => Err(io::Error::from_raw_os_error(n)),
             Some(Fault::Interrupted) if io => Err(errno(rustix::io::Errno::INTR)),
             fault => act(&mut world, fault),
         };
-        if matches!(call, Call::Create | Call::Remove | Call::Write | Call::SetLen | Call::Sync) {
+        if matches!(call, Call::Create | Call::Remove | Call::Rename | Call::Write | Call::SetLen | Call::Sync) {
             let (nodes, step) = (world.nodes.clone(), world.step);
             if let Some(moments) = &mut world.moments {
                 moments.push(Moment { nodes, step });
@@ -265,11 +374,11 @@ impl Sim {
             let (dir, name) = self.locate(world, path)?;
             let name = name.ok_or_else(|| errno(rustix::io::Errno::EXIST))?;
             let node = world.nodes.len();
-            if world.names(dir)?.cached().contains_key(name) {
+            if world.names(dir)?.cached().nodes.contains_key(name) {
                 return Err(errno(rustix::io::Errno::EXIST));
             }
             world.names(dir)?.change(|names| {
-                names.insert(name.into(), node);
+                names.nodes.insert(name.into(), node);
             });
             world.nodes.push(new);
             Ok(node)
@@ -278,6 +387,11 @@ impl Sim {
 }
 
 impl World {
+    /// Bytes of all files, removed ones too.
+    fn bytes(&self) -> usize {
+        let bytes = |node: &Node| if let Node::File(file) = node { file.cached().len() } else { 0 };
+        self.nodes.iter().map(bytes).sum()
+    }
     fn names(&mut self, node: usize) -> io::Result<&mut Versions<Names>> {
         match self.nodes.get_mut(node) {
             Some(Node::Dir(names)) => Ok(names),
@@ -286,11 +400,13 @@ impl World {
     }
     fn find(&self, dir: usize, name: &OsStr) -> io::Result<usize> {
         match self.nodes.get(dir) {
-            Some(Node::Dir(names)) => names.cached().get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT)),
+            Some(Node::Dir(names)) => {
+                names.cached().nodes.get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT))
+            }
             _ => Err(errno(rustix::io::Errno::NOTDIR)),
         }
     }
-    fn file(&mut self, node: usize) -> io::Result<&mut Versions<Vec<u8>>> {
+    fn file(&mut self, node: usize) -> io::Result<&mut Pages> {
         match self.nodes.get_mut(node) {
             Some(Node::File(file)) => Ok(file),
             _ => Err(errno(rustix::io::Errno::ISDIR)),
@@ -309,15 +425,15 @@ impl Storage for Sim {
         self.open_kind(path, true)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(self.handle(self.create(path, Node::File(Versions::new(Vec::new())))?))
+        Ok(self.handle(self.create(path, Node::File(Pages::new(Vec::new())))?))
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        self.create(path, Node::Dir(Versions::new(Names::new()))).map(drop)
+        self.create(path, Node::Dir(Versions::new(Names::default()))).map(drop)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
         self.call(Call::List, |world, _| {
             let dir = self.resolve(world, path)?;
-            Ok(world.names(dir)?.cached().keys().cloned().collect())
+            Ok(world.names(dir)?.cached().nodes.keys().cloned().collect())
         })
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -326,15 +442,33 @@ impl Storage for Sim {
             let name = name.ok_or_else(|| errno(rustix::io::Errno::ISDIR))?;
             world.find(dir, name)?;
             world.names(dir)?.change(|names| {
-                names.remove(name);
+                names.nodes.remove(name);
+            });
+            Ok(())
+        })
+    }
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.call(Call::Rename, |world, _| {
+            let ((dir, from), (to_dir, to)) = (self.locate(world, from)?, self.locate(world, to)?);
+            let (Some(from), Some(to), true) = (from, to, dir == to_dir) else {
+                return Err(errno(rustix::io::Errno::XDEV));
+            };
+            let node = world.find(dir, from)?;
+            world.names(dir)?.change(|names| {
+                names.nodes.remove(from);
+                names.nodes.insert(to.into(), node);
+                names.renames.push([from.into(), to.into()]);
             });
             Ok(())
         })
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.call(Call::Sync, |world, _| {
+        self.call(Call::Sync, |world, fault| {
+            if let Some(e) = errno_of(fault) {
+                return Err(e);
+            }
             let dir = self.resolve(world, path)?;
-            world.names(dir)?.sync();
+            world.names(dir)?.sync_names();
             Ok(())
         })
     }
@@ -361,7 +495,10 @@ impl fmt::Debug for SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        if let Some(held) = self.sim.world().locks.get_mut(&self.node) {
+        let mut world = self.sim.world();
+        if world.stop.is_none()
+            && let Some(held) = world.locks.get_mut(&self.node)
+        {
             held.remove(&self.handle);
         }
     }
@@ -389,11 +526,12 @@ impl StoreFile for SimFile {
                 Some(Fault::Torn(_)) => bytes.truncate(((at + bytes.len()) / SECTOR * SECTOR).saturating_sub(at)),
                 _ => {}
             }
+            let grows = (at + bytes.len()).saturating_sub(world.file(self.node)?.cached().len());
+            if world.capacity.is_some_and(|most| world.bytes() + grows > most) {
+                return Err(errno(rustix::io::Errno::NOSPC));
+            }
             if !bytes.is_empty() {
-                world.file(self.node)?.change(|file| {
-                    file.resize(file.len().max(at + bytes.len()), 0);
-                    file[at..at + bytes.len()].copy_from_slice(&bytes);
-                });
+                world.file(self.node)?.write(at, &bytes);
             }
             match fault {
                 Some(Fault::Torn(n)) => Err(io::Error::from_raw_os_error(n)),
@@ -404,19 +542,26 @@ impl StoreFile for SimFile {
     fn size(&self) -> io::Result<u64> {
         self.sim.call(Call::Size, |world, _| Ok(world.file(self.node)?.cached().len() as u64))
     }
+    /// Time stands still here.
+    fn modified(&self) -> io::Result<SystemTime> {
+        self.sim.call(Call::Size, |_, _| Ok(UNIX_EPOCH + Duration::new(1, 1)))
+    }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.sim.call(Call::SetLen, |world, _| {
-            world.file(self.node)?.change(|file| file.resize(len as usize, 0));
+            world.file(self.node)?.set_len(len as usize);
             Ok(())
         })
     }
     fn sync(&self) -> io::Result<()> {
-        self.sim.call(Call::Sync, |world, _| {
+        self.sim.call(Call::Sync, |world, fault| {
+            let failed = errno_of(fault);
             match &mut world.nodes[self.node] {
+                Node::File(file) if failed.is_some() => file.fail_sync(),
+                Node::Dir(_) if failed.is_some() => {}
                 Node::File(file) => file.sync(),
-                Node::Dir(names) => names.sync(),
+                Node::Dir(names) => names.sync_names(),
             }
-            Ok(())
+            failed.map_or(Ok(()), Err)
         })
     }
     fn try_lock(&self, alone: bool) -> io::Result<bool> {

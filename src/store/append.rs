@@ -1,14 +1,19 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::files::{Files, Part};
-use super::locks::{InUse, lock_writer};
+use super::locks::{InUse, lock_writer, vouch};
+use super::shapes::Typed;
+use super::sums::{self, Sums};
 use super::{check_files, read_dict, read_header};
-use crate::codec::{Decoder, Encoder, default_level};
+use crate::codec::{Decoder, Encoder, check_dict, default_level};
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::format::header::Note;
-use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, MAX_RECORD, META_FILE, table::ENTRY_LEN};
+use crate::format::{
+    Codec, DICT_FILE, Entry, Header, Kind, Layout, MAX_RECORD, META_FILE, SCHEMA_FILE, Schema, table::ENTRY_LEN,
+};
+use crate::pool::pool;
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
-use rayon::prelude::*;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -17,7 +22,7 @@ use std::sync::Arc;
 
 /// An append compresses and writes at most about this many bytes of records at a time, so that its memory is bounded
 /// whatever it is given (a single larger record excepted).
-const ROUND: usize = 32 << 20;
+pub(super) const ROUND: usize = 32 << 20;
 
 /// A thread compresses at least this many bytes of records at a time.
 const MIN_SHARE: usize = 64 << 10;
@@ -25,17 +30,19 @@ const MIN_SHARE: usize = 64 << 10;
 /// How a store is created or opened for writing.
 #[derive(Debug, Clone)]
 pub struct WriterOptions {
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     layout: Layout,
     codec: Codec,
     level: Option<i32>,
     dict: Option<Vec<u8>>,
+    schema: Option<Schema>,
 }
 
 impl WriterOptions {
     /// A store of `codec` at the codec's usual level, on the real file system.
     pub fn new(codec: Codec) -> Self {
-        WriterOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, codec, level: None, dict: None }
+        let storage = Arc::new(Disk::default());
+        WriterOptions { storage, layout: Layout::STANDARD, codec, level: None, dict: None, schema: None }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -50,6 +57,18 @@ impl WriterOptions {
     pub fn dict(mut self, dict: Vec<u8>) -> Self {
         self.dict = Some(dict);
         self
+    }
+
+    /// Gives a new store this schema.
+    pub(crate) fn schema(mut self, schema: Schema) -> Self {
+        self.schema = Some(schema);
+        self
+    }
+
+    /// The storage, pinned to `dir`, and options that take the files from there.
+    pub(crate) fn pinned(&self, dir: &Path) -> Result<(Arc<dyn Storage>, Self)> {
+        let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
+        Ok((storage.clone(), self.clone().storage(storage)))
     }
 
     /// Puts the files into `storage`: the seam for tests.
@@ -74,7 +93,10 @@ impl WriterOptions {
     pub fn create(self, path: impl AsRef<Path>) -> Result<Writer> {
         let dir = path.as_ref();
         let dict_path = dir.join(DICT_FILE);
-        let encoder = self.encoder(&dict_path, self.dict.clone())?;
+        if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
+            check_dict(dict).map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
+        }
+        let encoder = self.encoder(&dict_path, self.dict.as_deref())?;
         self.storage.create_dir(dir).map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => Error::Exists { path: dir.to_path_buf() },
             _ => Error::io("create", dir)(e),
@@ -91,14 +113,24 @@ impl WriterOptions {
         if let Some(dict) = self.dict.as_deref().filter(|_| self.codec == Codec::ZstdDict) {
             create(&dict_path, dict)?.sync().map_err(Error::io("sync", &dict_path))?;
         }
+        if let Some(schema) = &self.schema {
+            let schema = Schema { codec: Some(self.codec), ..schema.clone() };
+            let path = dir.join(SCHEMA_FILE);
+            create(&path, &schema.encode(0))?.sync().map_err(Error::io("sync", &path))?;
+        }
         create(&dir.join("0.chunk"), &[])?;
+        let files = Files::new(storage.clone(), dir, true);
+        let sums = (self.codec == Codec::Raw).then(|| Sums::create(&files)).transpose()?;
         // The header comes last: a directory with a header is a store.
         let header = Header::new(self.codec);
         let meta = create(&dir.join(META_FILE), &header.encode())?;
-        let files = Files::new(storage, dir, true);
         let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
-        Ok(self.writer(files, in_use, meta, header, encoder))
+        let ragged = self.schema.as_ref().is_some_and(|schema| schema.kind == Kind::Ragged);
+        let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
+        writer.vouch = Some(vouch(&writer.files)?);
+        writer.ragged = ragged;
+        Ok(writer)
     }
 
     /// Opens the existing store at `path` for appending. The store's own codec and dictionary hold; of the options
@@ -120,35 +152,69 @@ impl WriterOptions {
         let dict_path = dir.join(DICT_FILE);
         let dict = match header.codec {
             Codec::Raw | Codec::Zstd => None,
-            Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, false)?,
+            Codec::ZstdDict => read_dict(&**files.storage(), &dict_path, header.length == 0)?,
         };
         self.codec = header.codec;
         let decoder = Decoder::new(header.codec, dict.as_deref())
             .map_err(|reason| Error::Dictionary { path: dict_path.clone(), reason })?;
-        let encoder = self.encoder(&dict_path, dict)?;
-        let mut writer = self.writer(files, in_use, meta, header, encoder);
+        let encoder = self.encoder(&dict_path, dict.as_deref())?;
+        let raw = header.codec == Codec::Raw;
+        let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
+        let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.finish_delete()?;
+        let typed = Typed::open(&**writer.files.storage(), dir, false)?;
+        writer.ragged = typed.is_some_and(|typed| typed.shapes.is_some());
         if crashed {
             writer.recover(&decoder)?;
         }
-        writer.guarded(Writer::trim)?;
+        writer.guarded(|w| {
+            // A header whose sync failed may not be the one on the disk, which counts on more than this one.
+            w.commit()?;
+            w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
+            w.trim()
+        })?;
+        writer.vouch = Some(vouch(&writer.files)?);
         Ok(writer)
     }
 
-    fn encoder(&self, dict_path: &Path, dict: Option<Vec<u8>>) -> Result<Encoder> {
+    fn encoder(&self, dict_path: &Path, dict: Option<&[u8]>) -> Result<Encoder> {
         if self.codec == Codec::ZstdDict && dict.is_none() {
-            let reason = "a zstd_dict store needs a trained dictionary before its first record".into();
+            let store = dict_path.parent().unwrap_or(dict_path).display();
+            let reason = format!(
+                "there is none, and a zstd_dict store needs one before its first record; train and install it with: \
+                 zrfs train-dict SOURCE --install {store}"
+            );
             return Err(Error::Dictionary { path: dict_path.to_path_buf(), reason });
         }
-        let dict = dict.filter(|_| self.codec == Codec::ZstdDict);
         let level = self.level.unwrap_or(default_level(self.codec));
         Encoder::new(self.codec, level, dict).map_err(Error::invalid)
     }
 
-    fn writer(self, files: Files, in_use: InUse, meta: Arc<dyn StoreFile>, header: Header, encoder: Encoder) -> Writer {
-        let meta_path = files.dir().join(META_FILE);
-        let (layout, dirty) = (self.layout, BTreeSet::new());
-        Writer { files, in_use, meta, meta_path, header, encoder, layout, latched: false, dirty, deletions: 0 }
+    fn writer(
+        self,
+        files: Files,
+        in_use: InUse,
+        meta: Arc<dyn StoreFile>,
+        header: Header,
+        encoder: Encoder,
+        sums: Option<Sums>,
+    ) -> Writer {
+        Writer {
+            meta_path: files.dir().join(META_FILE),
+            files,
+            in_use,
+            meta,
+            header,
+            encoder: Arc::new(encoder),
+            layout: self.layout,
+            maker: Maker::here(),
+            sums,
+            latched: false,
+            dirty: BTreeSet::new(),
+            deletions: 0,
+            ragged: false,
+            vouch: None,
+        }
     }
 }
 
@@ -156,6 +222,9 @@ impl WriterOptions {
 ///
 /// What survives what: when [`append`](Writer::append) returns, its records survive the end of this process, however
 /// it comes; when [`sync`](Writer::sync) returns, everything appended before survives a power cut.
+///
+/// It belongs to the process that opened it. In a forked child every call that writes gives [`Error::Invalid`]; the lock
+/// stays until both have dropped it.
 #[derive(Debug)]
 pub struct Writer {
     pub(super) files: Files,
@@ -163,14 +232,33 @@ pub struct Writer {
     pub(super) meta: Arc<dyn StoreFile>,
     pub(super) meta_path: PathBuf,
     pub(super) header: Header,
-    encoder: Encoder,
+    encoder: Arc<Encoder>,
     pub(super) layout: Layout,
+    maker: Maker,
+    /// The checksums of a raw store.
+    pub(super) sums: Option<Sums>,
     /// Set when a write or sync failed: what the files hold is not known any more, so nothing more is written.
     latched: bool,
     /// Parts written to since they were last synced.
     pub(super) dirty: BTreeSet<Part>,
     /// Deletions by this writer, which no rollback goes past.
     pub(super) deletions: u64,
+    /// Tells readers, for as long as it is held, that the store is whole up to its header.
+    vouch: Option<Arc<dyn StoreFile>>,
+    /// Whether the records have shapes of their own, which have to be written and moved with them.
+    ragged: bool,
+}
+
+/// From here on, a change of `meta.zr` is another program's.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if let Some(sums) = self.sums.as_mut().filter(|_| !self.latched)
+            && let Err(e) = sums.end_lease(&*self.meta)
+        {
+            // What was said before holds; changes of the next minute are taken for ours.
+            log::warn!("{e}");
+        }
+    }
 }
 
 /// A length of a store to go back to; see [`Writer::rollback`].
@@ -212,14 +300,18 @@ impl Writer {
     /// the first records before the last.
     ///
     /// # Errors
-    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, before anything is written;
-    /// [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
+    /// [`Error::RecordLength`] for a record of 0 or more than 2^31 bytes, and [`Error::Invalid`] if the store is ragged
+    /// ([`RaggedWriter`](crate::dataset::RaggedWriter) writes those), before anything is written; [`Error::Io`] or [`Error::Full`], after which the store holds what it held before (or the first rounds of this
     /// batch too), and every further call gives [`Error::Latched`].
     pub fn append(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
+        self.refuse_ragged()?;
+        self.append_shaped(records)
+    }
+
+    /// The same, where the records' shapes were written before.
+    pub(crate) fn append_shaped(&mut self, records: &[&[u8]]) -> Result<Range<u64>> {
         let first = self.len();
-        if let Some(bad) = records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
-            return Err(Error::RecordLength { length: bad.len() as u64 });
-        }
+        check_lengths(records)?;
         self.guarded(|w| {
             for round in shares(records, ROUND) {
                 w.append_round(round)?;
@@ -227,6 +319,21 @@ impl Writer {
             Ok(())
         })?;
         Ok(first..self.len())
+    }
+
+    /// # Errors
+    /// [`Error::Invalid`] if the records have shapes, which a change of the records alone would tear from them.
+    pub(super) fn refuse_ragged(&self) -> Result<()> {
+        if self.ragged {
+            let reason = "is a ragged store, whose records have a shape each: RaggedWriter changes both";
+            return Err(Error::invalid(format!("{} {reason}", self.path().display())));
+        }
+        Ok(())
+    }
+
+    /// The storage that the store's files are in, pinned to its directory.
+    pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
+        self.files.storage()
     }
 
     /// Makes everything appended so far survive a power cut: data first, then the table, then the header.
@@ -237,18 +344,26 @@ impl Writer {
         self.guarded(Writer::sync_all)
     }
 
-    pub(super) fn sync_all(&mut self) -> Result<()> {
+    /// Makes the bytes of all parts that were written to durable.
+    pub(super) fn sync_parts(&mut self) -> Result<()> {
         // `Part` orders chunks before segments.
         for &part in &self.dirty {
             self.files.get(part)?.sync().map_err(Error::io("sync", self.files.path(part)))?;
         }
+        if let Some(sums) = &mut self.sums {
+            sums.sync()?;
+        }
+        self.dirty.clear();
+        Ok(())
+    }
+
+    pub(super) fn sync_all(&mut self) -> Result<()> {
+        self.sync_parts()?;
         // The names of new files, before the header that counts on them.
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
         self.header.note = Note::Synced(self.header.length);
         self.commit()?;
-        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
-        self.dirty.clear();
-        Ok(())
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))
     }
 
     /// Syncs and closes the store.
@@ -288,6 +403,7 @@ impl Writer {
 
     /// Runs a step that moves records, while nobody else has the store open.
     pub(super) fn alone(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.check_process()?;
         // Refused for somebody's sake, it has changed nothing, so it does not latch.
         self.in_use.exchange(&self.files, true)?;
         let done = self.guarded(step);
@@ -297,8 +413,17 @@ impl Writer {
         done.and(back)
     }
 
+    /// Keeps all others out of the store (`true`), or lets them in again.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if anybody else has the store open.
+    pub(crate) fn exclude(&self, others: bool) -> Result<()> {
+        self.in_use.exchange(&self.files, others)
+    }
+
     /// Runs a step that writes; if it fails, the writer latches.
-    pub(super) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    pub(crate) fn guarded(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.check_process()?;
         if self.latched {
             return Err(Error::Latched { path: self.files.dir().to_path_buf() });
         }
@@ -307,42 +432,38 @@ impl Writer {
         done
     }
 
-    fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        if self.header.codec == Codec::Raw {
-            return self.place(records.iter().map(|r| (*r, r.len())));
-        }
-        let bytes: usize = records.iter().map(|r| r.len()).sum();
-        let share = (bytes / (rayon::current_num_threads() * 4)).max(MIN_SHARE);
-        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
-        let encoder = &self.encoder;
-        let compressed: Vec<(Vec<u8>, Vec<usize>)> = shares
-            .par_iter()
-            .map(|records| {
-                let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
-                encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
-                Ok((frames, lengths))
-            })
-            .collect::<Result<_>>()?;
-        let frames = compressed.iter().flat_map(|(frames, lengths)| {
-            let mut rest = &frames[..];
-            lengths.iter().map(move |&n| {
-                let (frame, tail) = rest.split_at(n);
-                rest = tail;
-                frame
-            })
-        });
-        self.place(frames.zip(records.iter().map(|r| r.len())))
+    /// Two processes with one writer would write over each other.
+    fn check_process(&self) -> Result<()> {
+        if self.maker.is_here() { Ok(()) } else { Err(self.maker.refusal(self.path())) }
     }
 
-    /// Gives each frame its place, writes the frames, then the table, then the header.
-    fn place<'f>(&mut self, frames: impl Iterator<Item = (&'f [u8], usize)>) -> Result<()> {
+    /// The process that may write.
+    pub(super) fn maker(&self) -> Maker {
+        self.maker
+    }
+
+    /// What compresses this store's records.
+    pub(super) fn encoder(&self) -> Arc<Encoder> {
+        self.encoder.clone()
+    }
+
+    pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
+        let encoded = Encoded::shared_out(&self.encoder, records)?;
+        self.place(&encoded, records)
+    }
+
+    /// Gives each frame of `records` its place, writes the checksums and frames, then the table, then the header.
+    pub(super) fn place(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
+        if let (Encoded::Raw(sums), Some(file)) = (encoded, &mut self.sums) {
+            file.put(self.header.length, sums)?;
+        }
         let mut header = self.header;
         let mut table = Vec::new();
-        let mut run: Vec<IoSlice<'f>> = Vec::new();
+        let mut run: Vec<IoSlice<'_>> = Vec::new();
         let (mut run_chunk, mut run_offset) = (header.tail_chunk, header.tail_offset);
         let dir = self.files.dir().to_path_buf();
         let full = || Error::Full { path: dir.clone() };
-        for (frame, length) in frames {
+        for (frame, length) in encoded.frames(records) {
             // A frame can only be longer than 2^32 - 1 if the record was, and those are refused.
             let phys = u32::try_from(frame.len()).map_err(|_| full())?;
             if u64::from(header.tail_offset) + u64::from(phys) >= self.layout.chunk_bytes {
@@ -361,7 +482,7 @@ impl Writer {
             header.length = header.length.checked_add(1).ok_or_else(full)?;
         }
         self.write_chunk(run_chunk, run_offset, &mut run)?;
-        self.write_table(&table)?;
+        self.write_table(self.header.length, &table)?;
         if !matches!(header.note, Note::Unsynced(_)) {
             header.note = Note::Unsynced(self.header.length);
         }
@@ -378,9 +499,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes entries from the store's present length on, over as many segments as they reach.
-    fn write_table(&mut self, mut entries: &[u8]) -> Result<()> {
-        let mut index = self.header.length;
+    /// Writes the entries of the records from `index` on, over as many segments as they reach.
+    pub(super) fn write_table(&mut self, mut index: u64, mut entries: &[u8]) -> Result<()> {
         while !entries.is_empty() {
             let (segment, at) = (index / self.layout.segment_entries, index % self.layout.segment_entries);
             let full = |_| Error::Full { path: self.files.dir().to_path_buf() };
@@ -397,13 +517,81 @@ impl Writer {
     }
 
     /// Makes the header true: from here on, readers see the new length.
-    pub(super) fn commit(&self) -> Result<()> {
+    pub(super) fn commit(&mut self) -> Result<()> {
+        if let Some(sums) = &mut self.sums {
+            sums.lease(&self.files)?;
+        }
         write_all_at(&*self.meta, &self.meta_path, &mut [IoSlice::new(&self.header.encode())], 0)
     }
 }
 
+/// # Errors
+/// [`Error::RecordLength`] for the first record that is too short or too long to be stored.
+pub(crate) fn check_lengths(records: &[&[u8]]) -> Result<()> {
+    match records.iter().find(|r| r.is_empty() || r.len() as u64 > MAX_RECORD) {
+        Some(bad) => Err(Error::RecordLength { length: bad.len() as u64 }),
+        None => Ok(()),
+    }
+}
+
+/// A round of records as they will stand in the chunks, before they have a place there.
+pub(super) enum Encoded {
+    /// Raw records stay as they are; these are their checksums.
+    Raw(Vec<u32>),
+    /// Frames that stand one after the other, and the length of each.
+    Frames(Vec<(Vec<u8>, Vec<usize>)>),
+}
+
+impl Encoded {
+    /// Compresses, or sums, on all cores.
+    fn shared_out(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
+        if encoder.codec() == Codec::Raw {
+            return Ok(Encoded::Raw(sums::sums(records)));
+        }
+        let pool = pool();
+        let bytes: usize = records.iter().map(|r| r.len()).sum();
+        let share = (bytes / (pool.threads() * 4)).max(MIN_SHARE);
+        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
+        let compressed = pool.map(&shares, |records| frames(encoder, records)).into_iter().collect::<Result<_>>()?;
+        Ok(Encoded::Frames(compressed))
+    }
+
+    /// The same on the calling thread.
+    pub(super) fn here(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
+        Ok(match encoder.codec() {
+            Codec::Raw => Encoded::Raw(records.iter().map(|r| sums::sum(r)).collect()),
+            Codec::Zstd | Codec::ZstdDict => Encoded::Frames(vec![frames(encoder, records)?]),
+        })
+    }
+
+    /// Each record's frame and its own length.
+    fn frames<'f>(&'f self, records: &'f [&'f [u8]]) -> Box<dyn Iterator<Item = (&'f [u8], usize)> + 'f> {
+        let lengths = records.iter().map(|r| r.len());
+        let compressed = match self {
+            Encoded::Raw(_) => return Box::new(records.iter().copied().zip(lengths)),
+            Encoded::Frames(compressed) => compressed,
+        };
+        let frames = compressed.iter().flat_map(|(frames, lengths)| {
+            let mut rest = &frames[..];
+            lengths.iter().map(move |&n| {
+                let (frame, tail) = rest.split_at(n);
+                rest = tail;
+                frame
+            })
+        });
+        Box::new(frames.zip(lengths))
+    }
+}
+
+/// The records' frames, one after the other, and the length of each.
+fn frames(encoder: &Encoder, records: &[&[u8]]) -> Result<(Vec<u8>, Vec<usize>)> {
+    let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
+    encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
+    Ok((frames, lengths))
+}
+
 /// Cuts `records` into consecutive shares of about `bytes` bytes, each of at least one record.
-fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
+pub(super) fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
     let mut rest = records;
     std::iter::from_fn(move || {
         let mut sum = 0usize;

@@ -3,7 +3,7 @@
 
 use super::history::{History, Records, Setup, Step, read_all, scripts, setups};
 use super::*;
-use crate::storage::sim::{Call, Fault, Sim};
+use crate::storage::sim::{Call, Fault, Moment, Outcome, Sim};
 use rayon::prelude::*;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,17 +14,24 @@ fn faults() -> Vec<Fault> {
     errno.into_iter().flat_map(|n| [Fault::Errno(n), Fault::Torn(n)]).collect()
 }
 
-/// Runs `script` with `fault` at storage call `at`. Returns which call was hit, if the script came so far, and whether
-/// the operation failed for it.
-fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> Option<(Call, bool)> {
+/// What a fault hit.
+struct Hit {
+    call: Call,
+    /// Whether the operation failed for it, or could rightly do without.
+    failed: bool,
+    /// Whether it hit a writer that ended to be opened again, or the one that opened.
+    reopen: bool,
+}
+
+/// Runs `script` with `fault` at storage call `at`. Returns what was hit, if the script came so far.
+fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> Option<Hit> {
     let sim = Sim::new();
     let mut history = History::new(setup, &sim);
     sim.fail(at, fault);
     for (k, step) in script.iter().enumerate() {
         let context = format!("{context} in {step:?}");
-        // A reader keeps deletions out, so there is one during the other steps only.
-        let reader =
-            (k > 0 && !matches!(step, Step::Delete(_) | Step::Rollback)).then(|| sim.calmly(|| setup.reader(&sim)));
+        // A reader keeps some steps out, so there is one during the others only.
+        let reader = (k > 0 && !step.alone()).then(|| sim.calmly(|| setup.reader(&sim)));
         let reader = reader.transpose().unwrap_or_else(|e| panic!("{context}: a reader before: {e}"));
         let done = history.step(step);
         let Some(call) = sim.failed() else {
@@ -42,6 +49,11 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         }
         drop(reader);
         let failed = done.is_err();
+        // A compaction does with less room where the disk has not more.
+        let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+        let full = matches!(fault, Fault::Errno(n) | Fault::Torn(n) if full.contains(&n));
+        let made_do = matches!(step, Step::Compact) && full;
+        let hit = Hit { call, failed: failed || made_do, reopen: matches!(step, Step::Reopen) };
         if failed {
             assert!(matches!(done, Err(Error::Io { .. })), "{context}: {done:?}");
             if let Some(writer) = &mut history.writer
@@ -68,20 +80,42 @@ fn run(setup: &Setup, script: &[Step], at: u64, fault: Fault, context: &str) -> 
         check("the writer there");
         history.writer = None;
         let seen = check("the writer gone");
+        sim.step(0);
         let writer = setup.writer(&sim).open("s");
         let (Some(seen), Ok(writer)) = (seen, writer) else {
             assert!(now.done.is_none(), "{context}: the store does not open again");
-            return Some((call, failed));
+            return Some(hit);
         };
         assert!(check("reopened").as_ref() == Some(&seen), "{context}: opening again changed the records");
+        // A power cut while it was mended leaves no half of anything.
+        if let (Call::Sync, Some(synced)) = (call, now.synced) {
+            for (k, moment) in sim.moments().iter().enumerate() {
+                let left = read_all(&moment.power_cut(Outcome::Some(at * 1000 + k as u64)), setup);
+                let left = left.unwrap_or_else(|e| panic!("{context}, then a power cut at {k} of the mending: {e}"));
+                let whole = history.states[synced..=now.top].contains(&left);
+                assert!(whole, "{context}, then a power cut at {k} of the mending: no state");
+            }
+        }
+        // What was mended is durable, also where the fault was a sync that failed.
+        let cut = |when: &str, want: Option<&Records>| {
+            let left = read_all(&last_moment(&sim).power_cut(Outcome::Lost), setup);
+            assert!(left.as_ref().ok() == want, "{context}, {when}, then a power cut: {:?}", left.map(|r| r.len()));
+        };
+        cut("opened again", Some(&seen));
         history.resume(seen, writer);
         history.step(&Step::Append(vec![60, 60, 500])).unwrap();
         history.step(&Step::Sync).unwrap();
         history.writer = None;
         assert!(history.states.last() == read_all(&sim, setup).ok().as_ref(), "{context}: cannot go on");
-        return Some((call, failed));
+        cut("gone on", history.states.last());
+        return Some(hit);
     }
     None
+}
+
+fn last_moment(sim: &Sim) -> Moment {
+    sim.step(0);
+    sim.moments().pop().expect("it was recorded just now")
 }
 
 #[test]
@@ -96,13 +130,15 @@ fn every_call_fails_in_turn() {
                 let faults = faults();
                 for fault in [faults[at as usize % 6], faults[(at as usize + 3) % 6]] {
                     let context = format!("{name} {setup:?}, {fault:?} at call {at}");
-                    let Some((call, failed)) = run(&setup, &script, at, fault, &context) else { continue };
+                    let Some(Hit { call, failed, reopen }) = run(&setup, &script, at, fault, &context) else {
+                        continue;
+                    };
                     injected.fetch_add(1, Ordering::Relaxed);
                     if !failed {
                         // A file system without locks is one to read from; what a crash left is judged by what can be
-                        // read of it.
+                        // read of it; and a writer that ends has nobody to tell.
                         assert!(
-                            matches!(call, Call::Lock | Call::Size | Call::Open),
+                            matches!(call, Call::Lock | Call::Size | Call::Open) || reopen && call == Call::Write,
                             "{context}: {call:?} went unnoticed"
                         );
                         survived.fetch_add(1, Ordering::Relaxed);
@@ -123,7 +159,7 @@ fn interruptions_and_short_calls_are_survived() {
             (0..calls_of(&setup, &script)).into_par_iter().for_each(|at| {
                 for fault in [Fault::Interrupted, Fault::Short] {
                     let context = format!("{name} {setup:?}, {fault:?} at call {at}");
-                    let Some((call, failed)) = run(&setup, &script, at, fault, &context) else { continue };
+                    let Some(Hit { call, failed, .. }) = run(&setup, &script, at, fault, &context) else { continue };
                     assert!(!failed, "{context}: {call:?} fails");
                     injected.fetch_add(u64::from(matches!(call, Call::Read | Call::Write)), Ordering::Relaxed);
                 }

@@ -1,6 +1,7 @@
 //! The numbered files of a store (`N.chunk`, `N.loc`), opened when they are needed and few at a time.
 
 use crate::error::{Error, Result};
+use crate::fork::Maker;
 use crate::format::Entry;
 use crate::format::table::ENTRY_LEN;
 use crate::storage::{Storage, StoreFile, read_exact_at};
@@ -8,7 +9,7 @@ use lru::LruCache;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// So many numbered files of one store are open at most, however many it has.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
@@ -54,13 +55,20 @@ pub(crate) struct Files {
     storage: Arc<dyn Storage>,
     dir: PathBuf,
     writable: bool,
+    maker: Maker,
     open: Mutex<LruCache<Part, Arc<dyn StoreFile>>>,
 }
 
 impl Files {
     /// `storage` must be pinned to `dir`, so that all files come from the same directory.
     pub(crate) fn new(storage: Arc<dyn Storage>, dir: &Path, writable: bool) -> Self {
-        Files { storage, dir: dir.to_path_buf(), writable, open: Mutex::new(LruCache::new(MAX_OPEN)) }
+        Files {
+            storage,
+            dir: dir.to_path_buf(),
+            writable,
+            maker: Maker::here(),
+            open: Mutex::new(LruCache::new(MAX_OPEN)),
+        }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -78,15 +86,19 @@ impl Files {
     /// The file of an existing part.
     pub(crate) fn get(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
         // The lock is held while the file is opened, so that no two threads open the same one.
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut open) = self.maker.lock(&self.open) else { return self.open(part) };
         if let Some(file) = open.get(&part) {
             return Ok(file.clone());
         }
-        let path = self.path(part);
-        let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
-        let file = file.map_err(Error::io("open", &path))?;
+        let file = self.open(part)?;
         open.put(part, file.clone());
         Ok(file)
+    }
+
+    fn open(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
+        let path = self.path(part);
+        let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
+        file.map_err(Error::io("open", &path))
     }
 
     /// Opens the first files already now, as many as stay open anyway: whoever has them reads on when the store is
@@ -106,7 +118,9 @@ impl Files {
         }
         let path = self.path(part);
         let file = self.storage.create_new(&path).map_err(Error::io("create", &path))?;
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).put(part, file.clone());
+        if let Some(mut open) = self.maker.lock(&self.open) {
+            open.put(part, file.clone());
+        }
         Ok(file)
     }
 
@@ -118,40 +132,69 @@ impl Files {
 
     /// Removes a part's file.
     pub(crate) fn remove(&self, part: Part) -> Result<()> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).pop(&part);
+        if let Some(mut open) = self.maker.lock(&self.open) {
+            open.pop(&part);
+        }
         let path = self.path(part);
         self.storage.remove(&path).map_err(Error::io("remove", &path))
+    }
+
+    /// The error that the table's entry of record `index` cannot be true.
+    pub(crate) fn entry_error(&self, index: u64, segment_entries: u64, reason: String) -> Error {
+        let segment = u32::try_from(index / segment_entries).unwrap_or(u32::MAX);
+        let offset = index % segment_entries * ENTRY_LEN as u64;
+        Error::corrupt(self.path(Part::Segment(segment)), offset, reason).at_record(index)
     }
 
     /// Reads the table entries `indices` in any order, merging reads of near ones. They are decoded, not validated.
     pub(crate) fn entries(&self, indices: &[u64], segment_entries: u64) -> Result<Vec<Entry>> {
         let mut out = Vec::with_capacity(indices.len());
-        let mut window = [0; NEAR as usize];
-        let mut rest = indices;
-        while let Some((&first, _)) = rest.split_first() {
-            // The longest run of indices from here that stays inside one window of one segment.
-            let segment = first / segment_entries;
-            let (mut low, mut high) = (first, first);
-            let fits = |low: u64, high: u64| (high - low + 1) * ENTRY_LEN as u64 <= NEAR;
-            let run = rest
-                .iter()
-                .take_while(|&&i| {
-                    let (l, h) = (low.min(i), high.max(i));
-                    let ok = i / segment_entries == segment && fits(l, h);
-                    if ok {
-                        (low, high) = (l, h);
-                    }
-                    ok
-                })
-                .count();
-            let part = Part::Segment(u32::try_from(segment).map_err(|_| Error::Full { path: self.dir.clone() })?);
-            let bytes = &mut window[..(high - low + 1) as usize * ENTRY_LEN];
-            let at = (low % segment_entries) * ENTRY_LEN as u64;
-            read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")?;
-            let (entries, _) = bytes.as_chunks::<ENTRY_LEN>();
-            out.extend(rest[..run].iter().map(|i| Entry::decode(&entries[(i - low) as usize])));
-            rest = &rest[run..];
-        }
+        read_near::<ENTRY_LEN>(
+            indices,
+            segment_entries,
+            |first, bytes| {
+                let segment = u32::try_from(first / segment_entries);
+                let part = Part::Segment(segment.map_err(|_| Error::Full { path: self.dir.clone() })?);
+                let at = (first % segment_entries) * ENTRY_LEN as u64;
+                read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")
+            },
+            |bytes| out.push(Entry::decode(bytes)),
+        )?;
         Ok(out)
     }
+}
+
+/// Reads items of `N` bytes at `indices`, in any order, and hands each to `item`. Items that are near each other and in
+/// one file of `per_file` items are read by one call of `read`, which gets the first one's index and the bytes to fill.
+pub(super) fn read_near<const N: usize>(
+    indices: &[u64],
+    per_file: u64,
+    mut read: impl FnMut(u64, &mut [u8]) -> Result<()>,
+    mut item: impl FnMut(&[u8; N]),
+) -> Result<()> {
+    let mut window = [0; NEAR as usize];
+    let mut rest = indices;
+    while let Some((&first, _)) = rest.split_first() {
+        // The longest run of indices from here that stays inside one window of one file.
+        let file = first / per_file;
+        let (mut low, mut high) = (first, first);
+        let fits = |low: u64, high: u64| high - low < NEAR / N as u64;
+        let run = rest
+            .iter()
+            .take_while(|&&i| {
+                let (l, h) = (low.min(i), high.max(i));
+                let ok = i / per_file == file && fits(l, h);
+                if ok {
+                    (low, high) = (l, h);
+                }
+                ok
+            })
+            .count();
+        let bytes = &mut window[..(high - low + 1) as usize * N];
+        read(low, bytes)?;
+        let (items, _) = bytes.as_chunks::<N>();
+        rest[..run].iter().for_each(|i| item(&items[(i - low) as usize]));
+        rest = &rest[run..];
+    }
+    Ok(())
 }

@@ -1,12 +1,14 @@
 //! Gather: records at given indices into the caller's buffer, in parallel where that pays.
 
 use super::files::Part;
+use super::sums::{self, Match};
 use super::{Files, Store};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
+use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
+use crate::pool::pool;
 use crate::storage::{StoreFile, read_exact_at};
-use rayon::prelude::*;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +30,11 @@ thread_local! {
 /// A thread keeps at most this much room for stored bytes between records.
 const KEEP: usize = 8 << 20;
 
+/// Up to this length, decoding a record whole costs no more than setting up to decode its start.
+const SMALL_HEAD: usize = 64 << 10;
+/// Holds the header of a zstd frame and its first block, which makes up to 128 KiB of the record.
+const BLOCK_BOUND: usize = (128 << 10) + 64;
+
 /// Who reads the records of a gather.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Threads {
@@ -41,6 +48,8 @@ pub(crate) enum Threads {
 struct Task<'a> {
     index: u64,
     entry: Entry,
+    /// The checksum that the record must have, or [`NO_SUM`].
+    sum: u32,
     dst: &'a mut [u8],
 }
 
@@ -116,13 +125,13 @@ impl Store {
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
         let entry = self.entry(index)?;
         let mut dst = vec![0; entry.logic_length as usize];
-        self.run(&mut [Task { index, entry, dst: &mut dst }], Threads::All)?;
+        self.run(&mut [Task { index, entry, sum: NO_SUM, dst: &mut dst }], Threads::All)?;
         Ok(dst)
     }
 
     /// Reads record `index` from its byte `offset` until `dst` is full or the record ends; returns the bytes read.
     ///
-    /// A raw record is read in place; a compressed one is decoded whole, so callers that read large ones in pieces
+    /// A raw record is read in place, and not compared with its checksum unless it is read whole; a compressed one is decoded whole, so callers that read large ones in pieces
     /// keep what they decoded (see [`crate::cache`]).
     ///
     /// # Errors
@@ -136,7 +145,7 @@ impl Store {
             return Ok(0);
         }
         if n as u64 == length {
-            self.run(&mut [Task { index, entry, dst }], Threads::All)?;
+            self.run(&mut [Task { index, entry, sum: NO_SUM, dst }], Threads::All)?;
         } else if self.codec() == Codec::Raw {
             let part = Part::Chunk(entry.chunk_id);
             let at = u64::from(entry.offset) + offset;
@@ -148,6 +157,25 @@ impl Store {
             dst.copy_from_slice(&whole[start..start + n]);
         }
         Ok(n)
+    }
+
+    /// Reads the start of record `index` until `dst` is full or the record ends; returns the bytes read. Of a large
+    /// compressed record only the start is read and decoded, without its checksum.
+    ///
+    /// # Errors
+    /// As [`gather`](Store::gather).
+    pub fn read_head(&self, index: u64, dst: &mut [u8]) -> Result<usize> {
+        let length = self.entry(index)?.logic_length as usize;
+        if self.codec() == Codec::Raw || length <= SMALL_HEAD || dst.len() >= length {
+            return self.read_range(index, 0, dst);
+        }
+        let mut stored = vec![0; BLOCK_BOUND + dst.len()];
+        let n = self.read_stored(index, &mut stored)?;
+        match self.decoder.decode_head(&stored[..n], dst) {
+            Ok(n) if n == dst.len() => Ok(n),
+            // A frame of many small blocks, or with a large window: other writers make them.
+            _ => self.read_range(index, 0, dst),
+        }
     }
 
     /// Reads the first stored bytes of a record, compressed as they are, up to the length of `dst`.
@@ -163,14 +191,22 @@ impl Store {
     /// Runs the tasks, shared out to all cores when there is enough to do and `threads` allows it.
     fn run(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
         let codec = self.codec();
+        if self.verify_on_read && self.sums.is_some() {
+            let indices: Vec<u64> = tasks.iter().map(|t| t.index).collect();
+            let sure_from = self.sure_from()?;
+            for (task, sum) in tasks.iter_mut().zip(self.stored_sums(&indices)?) {
+                task.sum = if task.index < sure_from { NO_SUM } else { sum };
+            }
+        }
         let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
         let (files, decoder) = (&self.files, &self.decoder);
         if tasks.len() < 2 || threads == Threads::One || bytes < worth_sharing(codec) {
             return run_here(files, decoder, codec, tasks);
         }
         // A few shares a thread: small enough to even out records of different lengths.
-        let share = tasks.len().div_ceil(rayon::current_num_threads() * 4);
-        tasks.par_chunks_mut(share).try_for_each(|share| run_here(files, decoder, codec, share))
+        let pool = pool();
+        let share = tasks.len().div_ceil(pool.threads() * 4);
+        pool.try_chunks(tasks, share, |share| run_here(files, decoder, codec, share))
     }
 }
 
@@ -196,7 +232,7 @@ fn places<'a>(indices: &[u64], entries: &[Entry], dst: &'a mut [u8], offsets: &[
         };
         let (_, tail) = rest.split_at_mut(gap as usize);
         let (place, tail) = tail.split_at_mut(entry.logic_length as usize);
-        tasks.push(Task { index: indices[k], entry, dst: place });
+        tasks.push(Task { index: indices[k], entry, sum: NO_SUM, dst: place });
         (rest, start) = (tail, offset + u64::from(entry.logic_length));
     }
     Ok(tasks)
@@ -215,7 +251,13 @@ fn run_here(files: &Files, decoder: &Decoder, codec: Codec, tasks: &mut [Task<'_
         let at = u64::from(task.entry.offset);
         let read = |buf: &mut [u8]| read_exact_at(&**file, path, buf, at, "the record");
         let done = match codec {
-            Codec::Raw => read(task.dst),
+            Codec::Raw => read(task.dst).and_then(|()| match task.sum {
+                NO_SUM => Ok(()),
+                stored => match sums::compare(stored, sums::sum(task.dst)) {
+                    Match::No => Err(sums::mismatch(path, at)),
+                    Match::Yes | Match::Unknown => Ok(()),
+                },
+            }),
             Codec::Zstd | Codec::ZstdDict => STORED.with_borrow_mut(|stored| {
                 let n = task.entry.phys_length as usize;
                 if stored.len() < n {

@@ -1,6 +1,8 @@
 //! Scripts of operations for the crash and fault tests, and what a store may hold at each moment of one.
 
+use super::compact::Sizes;
 use super::*;
+use crate::pack::Progress;
 use crate::storage::sim::{Moment, Sim};
 use std::sync::OnceLock;
 
@@ -16,6 +18,7 @@ pub(super) enum Step {
     Append(Vec<usize>),
     Sync,
     Delete(Vec<u64>),
+    Compact,
     /// Notes the length that the next rollback goes back to.
     Mark,
     Rollback,
@@ -23,11 +26,23 @@ pub(super) enum Step {
     Reopen,
 }
 
+impl Step {
+    /// Whether the step needs the store to itself.
+    pub(super) fn alone(&self) -> bool {
+        matches!(self, Step::Delete(_) | Step::Compact | Step::Rollback)
+    }
+}
+
+/// A compaction of many epochs, some of which begin with moving records out of the way.
+pub(super) const SMALL: Sizes = Sizes { epoch: 300, select: 7, copy: 130 };
+
 /// Codec and layout.
 #[derive(Clone)]
 pub(super) struct Setup {
     pub(super) codec: Codec,
-    layout: Layout,
+    pub(super) layout: Layout,
+    /// Whether the writer that comes after a crash compacts.
+    pub(super) compacts: bool,
 }
 
 impl std::fmt::Debug for Setup {
@@ -40,7 +55,7 @@ impl std::fmt::Debug for Setup {
 pub(super) fn setups(codec: Codec) -> Vec<Setup> {
     let layouts = [(40, 2600), (3, 900)];
     let layouts = layouts.map(|(segment_entries, chunk_bytes)| Layout { segment_entries, chunk_bytes });
-    layouts.into_iter().map(|layout| Setup { codec, layout }).collect()
+    layouts.into_iter().map(|layout| Setup { codec, layout, compacts: false }).collect()
 }
 
 impl Setup {
@@ -62,7 +77,7 @@ impl Setup {
     }
 
     pub(super) fn reader(&self, sim: &Sim) -> Result<Store> {
-        OpenOptions::new().layout(self.layout).storage(Arc::new(sim.clone())).open("s")
+        OpenOptions::new().verify_on_read(true).layout(self.layout).storage(Arc::new(sim.clone())).open("s")
     }
 }
 
@@ -178,7 +193,7 @@ impl History {
             }
             Step::Rollback => self.states.extend(self.mark.clone().map(|(_, state)| state)),
             Step::Mark => self.mark = Some((self.writer().mark(), base)),
-            Step::Create | Step::Sync | Step::Reopen => {}
+            Step::Create | Step::Sync | Step::Compact | Step::Reopen => {}
         }
         self.now.top = self.states.len() - 1;
         self.bounds.push(self.now);
@@ -195,6 +210,10 @@ impl History {
             }
             Step::Delete(doomed) => {
                 self.writer().delete(doomed)?;
+                self.now.synced = top;
+            }
+            Step::Compact => {
+                self.writer().compact_with(SMALL, &Progress::default())?;
                 self.now.synced = top;
             }
             Step::Mark => {}
@@ -215,7 +234,7 @@ impl History {
 
 /// The scripts. Lengths come again and again, so that lost and new records are exchangeable at sight.
 pub(super) fn scripts() -> Vec<(&'static str, Vec<Step>)> {
-    use Step::{Append, Create, Delete, Mark, Reopen, Rollback, Sync};
+    use Step::{Append, Compact, Create, Delete, Mark, Reopen, Rollback, Sync};
     let n = |count: usize, len: usize| Append(vec![len; count]);
     let mixed = || Append(vec![1, 600, 30, 90, 30, 255, 700, 4]);
     let mut scripts = vec![
@@ -262,6 +281,25 @@ pub(super) fn scripts() -> Vec<(&'static str, Vec<Step>)> {
                 n(3, 60),
             ],
         ),
+        (
+            "compact",
+            vec![
+                Create,
+                Append(vec![20, 150, 150, 150, 60, 60, 700, 60, 60, 60, 60, 60]),
+                Delete(vec![0]),
+                Compact,
+                n(6, 60),
+                Delete(vec![1, 2, 3, 9, 14]),
+                n(2, 60),
+                Compact,
+                mixed(),
+                Reopen,
+                Compact,
+                Delete((0..18).collect()),
+                Compact,
+                n(3, 60),
+            ],
+        ),
         ("reopen", vec![Create, Reopen, n(5, 60), Reopen, n(5, 60), Reopen, Delete(vec![2, 3]), Reopen, mixed()]),
     ];
     scripts.extend((0..RANDOM).map(|seed| ("random", random_script(seed))));
@@ -295,6 +333,10 @@ fn random_script(seed: usize) -> Vec<Step> {
             6 => {
                 marked = Some(len);
                 Step::Mark
+            }
+            7 if how % 2 == 0 => {
+                marked = None;
+                Step::Compact
             }
             _ => Step::Reopen,
         });

@@ -1,20 +1,22 @@
 //! Who may do what at the same time.
 //!
-//! Two advisory locks, both of kinds that ask for no write access and leave no file behind:
+//! Advisory locks, all of kinds that ask for no write access and leave no file behind:
 //! - `meta.zr`, held alone by the writer: there is one at a time.
+//! - `0.chunk`, held alone by the writer from when it has mended what a crash left: then what the header calls unsynced
+//!   is there, and readers need not check it. Without it, a reader that comes during a recovery could not tell.
 //! - the store's directory, shared by everybody who has the store open, taken alone to delete or compact: those move
 //!   records under their indices, so nobody may be reading.
 //!
 //! Where a file system has no locks, stores open all the same, with a warning in the log.
 
-use super::files::Files;
+use super::files::{Files, Part};
 use crate::error::{Error, Result};
 use crate::storage::StoreFile;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A reader that looks whether there is a writer holds the writer's lock for an instant; a writer tries again so often
-/// and so soon before it gives up.
+/// A reader that looks whether a writer vouches holds that lock for an instant, as a writer that looks whether there is
+/// another holds the other; a writer tries again so often and so soon before it gives up.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -81,12 +83,30 @@ pub(super) fn lock_writer(files: &Files, meta: &dyn StoreFile) -> Result<()> {
     Err(locked(files, "being written to", meta))
 }
 
-/// Whether a writer has the store open now. Says yes where locks do not work.
-pub(super) fn has_writer(meta: &dyn StoreFile) -> bool {
-    match meta.try_lock(false) {
+/// Says to readers, until the handle that is returned is dropped, that the store is whole up to its header. Where that
+/// cannot be said, they check for themselves.
+pub(super) fn vouch(files: &Files) -> Result<Arc<dyn StoreFile>> {
+    let file = files.get_or_create(Part::Chunk(0))?;
+    for _ in 0..TRIES {
+        match file.try_lock(true) {
+            Ok(true) => break,
+            Ok(false) => std::thread::sleep(PAUSE),
+            Err(e) => {
+                log::debug!("{} cannot be locked: {e}", files.path(Part::Chunk(0)).display());
+                break;
+            }
+        }
+    }
+    Ok(file)
+}
+
+/// Whether a writer vouches now for what the header calls unsynced. Says yes where locks do not work.
+pub(super) fn is_vouched_for(files: &Files) -> bool {
+    let Ok(file) = files.get(Part::Chunk(0)) else { return false };
+    match file.try_lock(false) {
         Ok(true) => {
             // The lock goes with the handle at the latest, and a writer tries several times.
-            let _ = meta.unlock();
+            let _ = file.unlock();
             false
         }
         Ok(false) | Err(_) => true,

@@ -1,6 +1,9 @@
 //! A store opened for reading: lengths, gathers, and records by index or in pieces.
 
 mod append;
+mod compact;
+#[cfg(test)]
+mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
@@ -10,26 +13,43 @@ mod files;
 mod gather;
 #[cfg(test)]
 mod history;
+mod install;
 mod locks;
+mod rebuild;
 mod recover;
+pub(crate) mod shapes;
+mod shared;
+#[cfg(test)]
+mod sharing_tests;
+mod sums;
+#[cfg(test)]
+mod sums_tests;
 #[cfg(test)]
 mod tests;
 mod verify;
 
+pub(crate) use append::check_lengths;
 pub use append::{Mark, Writer, WriterOptions};
+pub use compact::Compacted;
+pub(crate) use delete::{Others, doomed, moves};
 pub(crate) use gather::Threads;
+pub use rebuild::Rebuilt;
+pub use shared::SharedWriter;
 pub use verify::{Bad, Verified};
 
 use crate::codec::{Decoder, MAX_DICT};
 use crate::error::{Error, Result};
+use crate::fork::Maker;
+use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
 use files::{Files, Part};
-use locks::{InUse, has_writer};
+use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
+use sums::Sums;
 
 /// A reader tries so often to open a store that is being changed.
 const TRIES: usize = 4;
@@ -40,11 +60,17 @@ pub struct OpenOptions {
     storage: Arc<dyn Storage>,
     layout: Layout,
     salvage: bool,
+    verify_on_read: bool,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { storage: Arc::new(Disk::default()), layout: Layout::STANDARD, salvage: false }
+        OpenOptions {
+            storage: Arc::new(Disk::default()),
+            layout: Layout::STANDARD,
+            salvage: false,
+            verify_on_read: false,
+        }
     }
 }
 
@@ -73,6 +99,16 @@ impl OpenOptions {
     #[must_use]
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;
+        self
+    }
+
+    /// Compares raw records with their checksums whenever one is read whole, so that a damaged one is an error instead
+    /// of wrong bytes. Records without a checksum, and parts of raw records
+    /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared. Costs three
+    /// small reads a batch, one for neighbouring checksums, and the sum of the bytes, at several GB/s a core.
+    #[must_use]
+    pub fn verify_on_read(mut self, yes: bool) -> Self {
+        self.verify_on_read = yes;
         self
     }
 
@@ -112,23 +148,39 @@ impl OpenOptions {
         let in_use = InUse::register(&files)?;
         let written = read_header(&*meta, &meta_path)?;
         let mut header = written;
-        let crashed = header.unsynced() && !has_writer(&*meta);
+        let crashed = header.unsynced() && !is_vouched_for(&files);
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
+        let sums = if header.codec == Codec::Raw { Sums::open(&files, &*meta)? } else { None };
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
-        let moved = match delete::read_journal(&files)? {
+        let (moved, deleted) = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
                 header = journal.after;
-                journal.moves.into_iter().collect()
+                (journal.moves.into_iter().collect(), true)
             }
-            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => HashMap::new(),
+            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => (HashMap::new(), false),
         };
         if crashed {
-            header.length = recover::whole_length(&files, &header, self.layout, &decoder)?;
+            header.length = recover::whole_length(&files, &header, self.layout, &decoder, sums.as_ref())?;
         }
         files.open_first(u64::from(header.tail_chunk) + 1, header.length.div_ceil(self.layout.segment_entries));
-        let header = RwLock::new(Known { written, header });
-        Ok(Store { files, meta, header, decoder, layout: self.layout, moved, _in_use: in_use })
+        let opened = Known { written, header, limit: u64::MAX };
+        let (maker, header, layout, verify_on_read) =
+            (Maker::here(), RwLock::new(opened), self.layout, self.verify_on_read);
+        Ok(Store {
+            files,
+            meta,
+            maker,
+            opened,
+            header,
+            decoder,
+            layout,
+            moved,
+            deleted,
+            sums,
+            verify_on_read,
+            _in_use: in_use,
+        })
     }
 
     /// The storage, pinned to `dir`, which must be a directory.
@@ -147,15 +199,27 @@ impl OpenOptions {
 ///
 /// It sees the records that were there when it was opened, and those appended since after a
 /// [`refresh`](Store::refresh).
+///
+/// A child that is forked while the store is open reads on with its copy of it, on threads of its own, whatever the
+/// parent's threads were doing. The lock that keeps deletions away belongs to both, and stays until both have closed the
+/// store.
 #[derive(Debug)]
 pub struct Store {
     files: Files,
     meta: Arc<dyn StoreFile>,
+    maker: Maker,
+    /// What was known when it was opened.
+    opened: Known,
     header: RwLock<Known>,
     decoder: Decoder,
     layout: Layout,
-    /// Entries that an interrupted deletion has yet to move.
-    moved: HashMap<u64, Entry>,
+    /// Records that an interrupted deletion has yet to move.
+    moved: HashMap<u64, Moved>,
+    /// Whether there is such a deletion.
+    deleted: bool,
+    /// The checksums of a raw store that has some.
+    sums: Option<Sums>,
+    verify_on_read: bool,
     _in_use: InUse,
 }
 
@@ -165,6 +229,27 @@ pub struct Store {
 struct Known {
     written: Header,
     header: Header,
+    /// Records from here on are not to be seen: the other streams of the dataset do not have them.
+    limit: u64,
+}
+
+impl Known {
+    /// The header with the records that are to be seen.
+    fn seen(&self) -> Header {
+        Header { length: self.header.length.min(self.limit), ..self.header }
+    }
+
+    /// What is known once `new` stands in `meta.zr`.
+    fn followed_by(self, new: Header, dir: &Path) -> Result<Known> {
+        if new == self.written {
+            return Ok(self);
+        }
+        if new.length < self.seen().length || new.codec != self.header.codec {
+            let reason = "the store was deleted from or replaced; open it again";
+            return Err(Error::corrupt(dir.join(META_FILE), 0, reason));
+        }
+        Ok(Known { written: new, header: new, ..self })
+    }
 }
 
 impl Store {
@@ -198,11 +283,19 @@ impl Store {
 
     /// The header as it was last read, without what a crash took.
     pub fn header(&self) -> Header {
-        self.known().header
+        self.known().seen()
     }
 
     fn known(&self) -> Known {
-        *self.header.read().unwrap_or_else(PoisonError::into_inner)
+        match self.maker.read(&self.header) {
+            Some(known) => *known,
+            // In a child whose parent was refreshing just when it forked.
+            None => self.read_header().and_then(|new| self.opened.followed_by(new, self.path())).unwrap_or(self.opened),
+        }
+    }
+
+    fn read_header(&self) -> Result<Header> {
+        read_header(&*self.meta, &self.path().join(META_FILE))
     }
 
     /// Bytes that the chunks reach to, those of deleted records and of chunk ends included.
@@ -236,17 +329,68 @@ impl Store {
     /// [`Error::Corrupt`] if the store became shorter or changed its codec, which appends never do: it was deleted from
     /// or replaced in place, and has to be opened again.
     pub fn refresh(&self) -> Result<u64> {
-        let path = self.path().join(META_FILE);
-        let new = read_header(&*self.meta, &path)?;
-        let mut known = self.header.write().unwrap_or_else(PoisonError::into_inner);
-        if new == known.written {
-            return Ok(known.header.length);
+        // Read under the lock, so that of two threads that refresh the later one has the later header.
+        let known = self.maker.write(&self.header);
+        let new = self.read_header()?;
+        let now = known.as_ref().map_or(&self.opened, |known| &**known).followed_by(new, self.path())?;
+        if new.codec == Codec::ZstdDict && new.length > 0 && !self.decoder.has_dict() {
+            // It was empty when it was opened, and got its dictionary since.
+            let path = self.path().join(DICT_FILE);
+            if let Some(dict) = read_dict(&**self.storage(), &path, false)? {
+                self.decoder.set_dict(&dict).map_err(|reason| Error::Dictionary { path, reason })?;
+            }
         }
-        if new.length < known.header.length || new.codec != known.header.codec {
-            return Err(Error::corrupt(path, 0, "the store was deleted from or replaced; open it again"));
+        if let Some(mut known) = known {
+            *known = now;
         }
-        *known = Known { written: new, header: new };
-        Ok(new.length)
+        Ok(now.seen().length)
+    }
+
+    /// Whether a [`refresh`](Store::refresh) would find something new: records appended by another process, or that the
+    /// store was changed otherwise. Changes nothing, and costs one read of 32 bytes.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if the header is damaged; [`Error::Io`].
+    pub fn has_news(&self) -> Result<bool> {
+        Ok(self.read_header()? != self.known().written)
+    }
+
+    /// The number of records, those beyond the limit too.
+    pub(crate) fn whole_len(&self) -> u64 {
+        self.known().header.length
+    }
+
+    /// Shows no records from `limit` on, until another limit is set.
+    pub(crate) fn limit(&self, limit: u64) {
+        if let Some(mut known) = self.maker.write(&self.header) {
+            known.limit = limit;
+        }
+    }
+
+    /// Whether a deletion is pending, which is read as if it were done.
+    pub(crate) fn deleted(&self) -> bool {
+        self.deleted
+    }
+
+    /// Reads from now on as if `doomed`, sorted from high to low, were deleted.
+    ///
+    /// # Errors
+    /// As [`entries`](Store::entries); [`Error::Locked`] if a writer is just doing it.
+    pub(crate) fn delete_in_memory(&mut self, doomed: &[u64]) -> Result<Vec<(u64, u64)>> {
+        let moves = moves(doomed, self.len());
+        let sources: Vec<u64> = moves.iter().map(|&(_, source)| source).collect();
+        let (entries, sums) = (self.entries(&sources)?, self.stored_sums(&sources)?);
+        // The last entries are in their old places until the header counts them no more.
+        if self.has_news()? {
+            let path = self.path().to_path_buf();
+            return Err(Error::Locked { path, use_: "being changed in place", holder: self.meta.lock_holder() });
+        }
+        let moved = entries.into_iter().zip(sums).map(|(entry, sum)| Moved { entry, sum });
+        self.moved.extend(moves.iter().map(|&(index, _)| index).zip(moved));
+        let known = self.header.get_mut().unwrap_or_else(PoisonError::into_inner);
+        known.header.length -= doomed.len() as u64;
+        self.opened = *known;
+        Ok(moves)
     }
 
     /// Where record `index` is: its table entry, checked against the header.
@@ -270,11 +414,13 @@ impl Store {
         let mut entries = self.files.entries(indices, self.layout.segment_entries)?;
         if !self.moved.is_empty() {
             for (entry, index) in entries.iter_mut().zip(indices) {
-                *entry = self.moved.get(index).copied().unwrap_or(*entry);
+                *entry = self.moved.get(index).map_or(*entry, |moved| moved.entry);
             }
         }
         for (entry, &index) in entries.iter().zip(indices) {
-            entry.validate(&header, self.layout).map_err(|reason| self.entry_error(index, reason))?;
+            entry
+                .validate(&header, self.layout)
+                .map_err(|reason| self.files.entry_error(index, self.layout.segment_entries, reason))?;
         }
         Ok(entries)
     }
@@ -282,12 +428,6 @@ impl Store {
     /// The storage that the store's files come from, pinned to its directory.
     pub(crate) fn storage(&self) -> &Arc<dyn Storage> {
         self.files.storage()
-    }
-
-    fn entry_error(&self, index: u64, reason: String) -> Error {
-        let segment = u32::try_from(index / self.layout.segment_entries).unwrap_or(u32::MAX);
-        let offset = index % self.layout.segment_entries * ENTRY_LEN as u64;
-        Error::corrupt(self.files.path(Part::Segment(segment)), offset, reason).at_record(index)
     }
 }
 

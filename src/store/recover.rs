@@ -4,23 +4,28 @@
 //! bytes, so each record there is read and checked, and the store ends before the first that is not whole: a crash
 //! truncates, it never shows a wrong byte.
 
-use super::Writer;
 use super::files::{Files, Part};
+use super::sums::{Match, Sums, compare, sum_at};
+use super::{Writer, shapes};
 use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, Entry, Header, Layout};
-use crate::storage::read_exact_at;
-use rayon::prelude::*;
+use crate::pool::pool;
+use crate::storage::{read_exact_at, write_all_at};
+use std::io::IoSlice;
 
 /// Records that are checked together.
 const BLOCK: u64 = 1024;
+/// Bytes that are rewritten together.
+const PIECE: usize = 1 << 20;
 
 impl Writer {
     /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
     pub(super) fn recover(&mut self, decoder: &Decoder) -> Result<()> {
         self.guarded(|w| {
-            w.header.length = whole_length(&w.files, &w.header, w.layout, decoder)?;
+            shapes::sync_appended(&w.files)?;
+            w.header.length = whole_length(&w.files, &w.header, w.layout, decoder, w.sums.as_ref())?;
             // Before any file is extended, or the holes would pass for raw records in the next recovery.
             w.commit()?;
             w.meta.sync().map_err(Error::io("sync", &w.meta_path))?;
@@ -35,6 +40,7 @@ impl Writer {
             if file.size().map_err(Error::io("stat", &path))? < end {
                 file.set_len(end).map_err(Error::io("extend", &path))?;
             }
+            w.rewrite_unsynced()?;
             // Records before the cut were never synced.
             w.dirty.extend((0..=w.header.tail_chunk).map(Part::Chunk));
             let segments = w.header.length.div_ceil(w.layout.segment_entries) as u32;
@@ -44,11 +50,44 @@ impl Writer {
         self.sync()
     }
 
+    /// Writes the records that were never synced over themselves. After a sync that failed, the kernel may hold pages
+    /// for clean that the disk does not have; the next sync would pass over them and succeed.
+    fn rewrite_unsynced(&mut self) -> Result<()> {
+        let mut piece = Vec::new();
+        let mut at = self.header.durable();
+        while at < self.header.length {
+            let end = self.header.length.min(at + BLOCK);
+            let indices: Vec<u64> = (at..end).collect();
+            let entries = self.files.entries(&indices, self.layout.segment_entries)?;
+            for entry in &entries {
+                let part = Part::Chunk(entry.chunk_id);
+                let (file, path) = (self.files.get(part)?, self.files.path(part));
+                let (mut from, to) = (u64::from(entry.offset), u64::from(entry.offset) + u64::from(entry.phys_length));
+                while from < to {
+                    piece.resize(PIECE.min((to - from) as usize), 0);
+                    read_exact_at(&*file, &path, &mut piece, from, "the record")?;
+                    write_all_at(&*file, &path, &mut [IoSlice::new(&piece)], from)?;
+                    from += piece.len() as u64;
+                }
+            }
+            let table: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
+            self.write_table(at, &table)?;
+            if let Some(sums) = &mut self.sums {
+                let same = sums.get(&indices)?;
+                sums.put(at, &same)?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
     /// Cuts off whatever the files hold beyond the header: records of an append that did not come to its end, entries
     /// of records that were deleted or taken back, the zeros of a sparse file. It survives a power cut before anything
     /// is written there again. Otherwise, where a power cut takes the new bytes, the old ones could stand in their
     /// place, and pass for the new record: an old frame is as whole as a new one.
     pub(super) fn trim(&mut self) -> Result<()> {
+        // Whoever wrote the header may have been killed before it was durable, and an older one counts on more.
+        self.meta.sync().map_err(Error::io("sync", &self.meta_path))?;
         let header = self.header;
         let entries = self.layout.segment_entries;
         let last = header.length.saturating_sub(1);
@@ -70,23 +109,41 @@ impl Writer {
                 file.sync().map_err(Error::io("sync", &path))?;
             }
         }
+        if let Some(sums) = &mut self.sums {
+            sums.cut(header.length)?;
+        }
         self.files.storage().sync_dir(self.files.dir()).map_err(Error::io("sync", self.files.dir()))?;
         Ok(())
     }
 }
 
-/// The length up to which all records are whole. Those below [`Header::durable`] are taken for it.
+/// The length up to which all records are whole. Those below [`Header::durable`] are taken for it. Raw records are held
+/// against their sums, unless another program has changed the store since they were made; then, as in a store without
+/// sums, it has to be enough that the files reach so far.
 ///
 /// # Errors
 /// [`Error::Io`] if the operating system refuses to read what is there.
-pub(super) fn whole_length(files: &Files, header: &Header, layout: Layout, decoder: &Decoder) -> Result<u64> {
+pub(super) fn whole_length(
+    files: &Files,
+    header: &Header,
+    layout: Layout,
+    decoder: &Decoder,
+    sums: Option<&Sums>,
+) -> Result<u64> {
+    let sums = sums.filter(|sums| sums.trusted());
     let mut at = header.durable();
-    while at < header.length {
-        let end = table_end(files, at, layout)?.min(header.length).min(at + BLOCK);
+    let shaped = shapes::shaped_length(files, at)?.min(header.length);
+    while at < shaped {
+        let end = table_end(files, at, layout)?.min(shaped).min(at + BLOCK);
         let indices: Vec<u64> = (at..end).collect();
         let entries = files.entries(&indices, layout.segment_entries)?;
-        let bad = entries.par_iter().map(|entry| is_whole(files, header, layout, decoder, entry));
-        let whole: Vec<bool> = bad.collect::<Result<_>>()?;
+        let sums = match sums {
+            Some(sums) => sums.get(&indices)?.into_iter().map(Some).collect(),
+            None => vec![None; indices.len()],
+        };
+        let records: Vec<(Entry, Option<u32>)> = entries.into_iter().zip(sums).collect();
+        let whole = pool().map(&records, |(entry, sum)| is_whole(files, header, layout, decoder, entry, *sum));
+        let whole: Vec<bool> = whole.into_iter().collect::<Result<_>>()?;
         let good = whole.iter().take_while(|&&whole| whole).count() as u64;
         at += good;
         if at < end || good == 0 {
@@ -118,8 +175,16 @@ fn table_end(files: &Files, index: u64, layout: Layout) -> Result<u64> {
     Ok((first + size / ENTRY_LEN as u64).min(first + layout.segment_entries).max(index))
 }
 
-/// Whether the record is there and right. What cannot be read is an error, what is wrong is not.
-fn is_whole(files: &Files, header: &Header, layout: Layout, decoder: &Decoder, entry: &Entry) -> Result<bool> {
+/// Whether the record is there and right; a raw one must have this sum, if one is given. What cannot be read is an error,
+/// what is wrong is not.
+fn is_whole(
+    files: &Files,
+    header: &Header,
+    layout: Layout,
+    decoder: &Decoder,
+    entry: &Entry,
+    sum: Option<u32>,
+) -> Result<bool> {
     if entry.validate(header, layout).is_err() {
         return Ok(false);
     }
@@ -139,7 +204,11 @@ fn is_whole(files: &Files, header: &Header, layout: Layout, decoder: &Decoder, e
         return Ok(false);
     }
     if header.codec == Codec::Raw {
-        return Ok(true);
+        let Some(stored) = sum else { return Ok(true) };
+        return match sum_at(&*file, &path, entry.offset.into(), entry.phys_length) {
+            Ok(found) => Ok(compare(stored, found) == Match::Yes),
+            Err(e) => wrong(e),
+        };
     }
     let mut stored = vec![0; entry.phys_length as usize];
     if let Err(e) = read_exact_at(&*file, &path, &mut stored, entry.offset.into(), "the record") {

@@ -2,11 +2,13 @@
 
 use super::Store;
 use super::files::Part;
+use super::sums::{self, Match};
 use crate::error::{Error, Result};
 use crate::format::Codec;
+use crate::format::sums::NO_SUM;
 use crate::format::table::ENTRY_LEN;
 use crate::pack::Progress;
-use rayon::prelude::*;
+use crate::pool::pool;
 
 /// Records that are looked up together.
 const BLOCK: u64 = 4096;
@@ -29,17 +31,20 @@ pub struct Verified {
     pub bytes: u64,
     /// Records that are not right.
     pub bad: u64,
-    /// Records that could be read but carry no checksum, so that a changed byte would not show.
+    /// Records that could be read but have no checksum that counts, so that a changed byte would not show.
     pub unchecked: u64,
+    /// Of those, raw records that differ from their checksum in a store that another program has changed since, or
+    /// that was copied without its times: they are damaged, or newer than the checksum.
+    pub doubtful: u64,
 }
 
 impl Store {
     /// Reads and decodes every record, on all cores, and calls `bad` for each that is not right, in the order of their
-    /// indices. zstd frames are checked against the checksums that they carry; frames written without one, and raw
-    /// records, count as unchecked.
+    /// indices. zstd frames are checked against the checksums that they carry, raw records against those in `sums.zr`;
+    /// records without one count as unchecked.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]. What is wrong with records is no error of the verification.
+    /// [`Error::Interrupted`]; [`Error::Io`] if the checksums cannot be read. What is wrong with records is no error of the verification.
     pub fn verify(&self, progress: &Progress, bad: &mut dyn FnMut(Bad)) -> Result<Verified> {
         let mut found = Verified::default();
         let length = self.table_reach()?;
@@ -51,24 +56,36 @@ impl Store {
             let offset = length % self.layout.segment_entries * ENTRY_LEN as u64;
             bad(Bad { index: length, error: Error::corrupt(self.files.path(Part::Segment(segment)), offset, reason) });
         }
+        let sure_from = self.sure_from()?;
         for start in (0..length).step_by(BLOCK as usize) {
             progress.check()?;
             let indices: Vec<u64> = (start..length.min(start.saturating_add(BLOCK))).collect();
-            let results: Vec<Result<(u64, bool)>> = indices
-                .par_iter()
-                .map(|&index| {
-                    progress.check()?;
-                    let bytes = self.read(index)?.len() as u64;
-                    progress.add(1, bytes);
-                    Ok((bytes, self.carries_checksum(index)?))
-                })
-                .collect();
+            let sums = self.stored_sums(&indices)?;
+            let records: Vec<(u64, u32)> = indices.iter().copied().zip(sums).collect();
+            let results: Vec<Result<(u64, Match)>> = pool().map(&records, |&(index, stored)| {
+                progress.check()?;
+                let record = self.read(index)?;
+                let bytes = record.len() as u64;
+                progress.add(1, bytes);
+                if self.codec() != Codec::Raw {
+                    // A checksum that the frame carries was compared when it was decoded.
+                    return Ok((bytes, if self.carries_checksum(index)? { Match::Yes } else { Match::Unknown }));
+                }
+                let found = sums::compare(stored, sums::sum(&record));
+                if found == Match::No && index >= sure_from {
+                    let entry = self.entry(index)?;
+                    let path = self.files.path(Part::Chunk(entry.chunk_id));
+                    return Err(sums::mismatch(&path, entry.offset.into()).at_record(index));
+                }
+                Ok((bytes, found))
+            });
             for (&index, result) in indices.iter().zip(results) {
                 found.records += 1;
                 match result {
-                    Ok((bytes, checked)) => {
+                    Ok((bytes, matches)) => {
                         found.bytes += bytes;
-                        found.unchecked += u64::from(!checked);
+                        found.unchecked += u64::from(matches != Match::Yes);
+                        found.doubtful += u64::from(matches == Match::No);
                     }
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Err(error) => {
@@ -76,6 +93,23 @@ impl Store {
                         bad(Bad { index, error });
                     }
                 }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The first index of which it is sure that its sum is its own.
+    pub(super) fn sure_from(&self) -> Result<u64> {
+        self.sums.as_ref().map_or(Ok(sums::NEVER), |sums| sums.sure_from(&*self.meta))
+    }
+
+    /// The sums of the records `indices`, as a finished deletion would have them.
+    pub(super) fn stored_sums(&self, indices: &[u64]) -> Result<Vec<u32>> {
+        let Some(sums) = &self.sums else { return Ok(vec![NO_SUM; indices.len()]) };
+        let mut found = sums.get(indices)?;
+        if !self.moved.is_empty() {
+            for (sum, index) in found.iter_mut().zip(indices) {
+                *sum = self.moved.get(index).map_or(*sum, |moved| moved.sum);
             }
         }
         Ok(found)
@@ -104,9 +138,6 @@ impl Store {
 
     /// Whether the record's frame has a checksum of its contents: bit 2 of the descriptor behind the magic number.
     fn carries_checksum(&self, index: u64) -> Result<bool> {
-        if self.codec() == Codec::Raw {
-            return Ok(false);
-        }
         let mut start = [0; 5];
         let n = self.read_stored(index, &mut start)?;
         Ok(n == start.len() && start[4] & 4 != 0)

@@ -39,6 +39,10 @@ impl Blocks {
         Blocks { file, path: path.to_path_buf(), len, shards }
     }
 
+    pub(super) fn file(&self) -> &dyn StoreFile {
+        &*self.file
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -15,6 +15,7 @@ mod blocks;
 // the entries it counted.
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 mod build;
+mod copy;
 #[allow(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 mod finish;
 mod probes;

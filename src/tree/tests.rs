@@ -57,6 +57,9 @@ impl Storage for Memory {
     fn remove(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
+    fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
     fn pin(&self, _: &Path) -> io::Result<Arc<dyn Storage>> {
         Ok(Arc::new(self.clone()))
     }
@@ -81,6 +84,9 @@ impl StoreFile for Memory {
     }
     fn size(&self) -> io::Result<u64> {
         Ok(self.0.lock().unwrap().as_ref().unwrap().len() as u64)
+    }
+    fn modified(&self) -> io::Result<std::time::SystemTime> {
+        Err(io::ErrorKind::Unsupported.into())
     }
     fn set_len(&self, _: u64) -> io::Result<()> {
         Ok(())

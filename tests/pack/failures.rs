@@ -191,6 +191,46 @@ fn verify_says_damage_once_and_sees_shapes() {
 }
 
 #[test]
+fn verify_names_and_rebuilds_raw_records() {
+    let dir = scratch();
+    let (source, packed) = (dir.path().join("source"), dir.path().join("packed"));
+    fs::create_dir(&source).unwrap();
+    for i in 0..5 {
+        fs::write(source.join(format!("file {i}")), noise(i, 1000)).unwrap();
+    }
+    ok(&mut zrfs!["pack", "--codec", "raw", &source, &packed]);
+    let verify = |args: &[&str], status: i32| -> String {
+        let out = run(zrfs!["verify"].args(args).arg(&packed));
+        assert_eq!(out.status.code(), Some(status), "{}", stderr(&out));
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert!(!verify(&[], 0).contains("checksum"));
+    let mut bytes = fs::read(packed.join("data/0.chunk")).unwrap();
+    bytes[2500] ^= 1;
+    fs::write(packed.join("data/0.chunk"), &bytes).unwrap();
+    let said = verify(&[], 1);
+    assert!(said.contains("record 2") && said.contains("sums.zr") && said.contains("1 damaged"), "{said}");
+    // Made anew, the checksums do not bless the damage.
+    let said = verify(&["--rebuild"], 1);
+    assert!(said.contains("record 2") && said.contains("1 damaged, which keep their checksums"), "{said}");
+    assert!(verify(&[], 1).contains("record 2"));
+    bytes[2500] ^= 1;
+    fs::write(packed.join("data/0.chunk"), &bytes).unwrap();
+    fs::remove_file(packed.join("data/sums.zr")).unwrap();
+    let said = verify(&[], 0);
+    assert!(said.contains("5 of them without a checksum") && said.contains("verify --rebuild"), "{said}");
+    let said = verify(&["--rebuild", "--json"], 0);
+    let line = said.lines().find(|line| line.contains("\"data\"")).unwrap();
+    assert!(line.contains("\"made\":5") && line.contains("\"bad\":0"), "{line}");
+    assert!(!verify(&[], 0).contains("checksum"));
+    // Compressed records carry their own.
+    let compressed = dir.path().join("compressed");
+    ok(&mut zrfs!["pack", &source, &compressed]);
+    let said = fails(&mut zrfs!["verify", "--rebuild", &compressed], 1);
+    assert!(said.contains("frames carry their checksums"), "{said}");
+}
+
+#[test]
 fn an_interrupt_leaves_nothing() {
     let dir = scratch();
     let source = much(dir.path());

@@ -4,6 +4,7 @@
 mod common;
 
 mod archives;
+mod change;
 mod failures;
 mod limits;
 mod loader;

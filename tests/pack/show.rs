@@ -75,7 +75,7 @@ fn a_tree() {
         ("007", "there is no such file"),
         ("+1", "there is no such file"),
         ("../source/a.txt", "there is no such file"),
-        ("18446744073709551616", "there is no such file"),
+        ("18446744073709551616", "index 18446744073709551616 is out of range"),
     ] {
         let said = fails(&mut zrfs!["cat", &packed, what], 1);
         assert!(said.contains(reason), "{what}: {said}");

@@ -2,33 +2,45 @@
 //!
 //! ```text
 //! store                    dataset
-//! ├── records/17           ├── streams/NAME/records/17
-//! ├── npy/17.npy           ├── streams/NAME/npy/17.npy
-//! └── .zrfs/info.json      ├── tree/…
-//!                          └── .zrfs/info.json
+//! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
+//! ├── npy/17.npy           ├── tree/…
+//! ├── png/17.png           └── .zrfs/info.json, stats.json
+//! ├── files/00000017.jpg
+//! └── .zrfs/info.json, stats.json
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
+mod ahead;
+mod attr;
+mod counters;
+mod files;
 mod info;
 mod list;
+mod lookup;
 mod read;
 #[cfg(test)]
 mod tests;
+mod xattr;
 
+pub use attr::{Attr, Kind};
+pub use counters::Counters;
+
+use crate::ahead::Ahead;
 use crate::errno::{Errno, errno};
-use crate::namespace::{Node, ROOT, parse_index};
-use std::borrow::Cow;
+use crate::names::Naming;
+use crate::namespace::{Node, ROOT};
+use crate::timing::Timings;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zrfs::cache::DecodedCache;
 use zrfs::format::META_FILE;
-use zrfs::tree::{Mtime, NodeKind, Tree};
+use zrfs::tree::{Mtime, Tree};
 use zrfs::{Source, Stream};
 
 /// The longest name in a directory, in bytes.
@@ -45,7 +57,7 @@ const REFRESH_MS: u64 = 100;
 const MAX_REPORTS: usize = 10_000;
 
 /// How a file system looks to its callers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FsOptions {
     /// Owner of every file.
     pub uid: u32,
@@ -55,49 +67,14 @@ pub struct FsOptions {
     pub umask: u16,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// Bytes that may be pushed ahead of readers; 0 for none.
+    pub ahead_bytes: u64,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
-}
-
-/// What kind of file an inode is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A directory.
-    Dir,
-    /// A regular file.
-    File,
-    /// A symbolic link.
-    Symlink,
-}
-
-/// An inode's attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attr {
-    /// Inode number.
-    pub ino: u64,
-    /// Kind of file.
-    pub kind: Kind,
-    /// Length in bytes.
-    pub size: u64,
-    /// Permission bits, at most `0o7777`.
-    pub perm: u16,
-    /// Names of a file; of a directory 2 and one for each directory in it.
-    pub nlink: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Time of the last change of the contents.
-    pub mtime: Mtime,
-    /// How long the kernel may go without asking again.
-    pub ttl: Duration,
-}
-
-impl Attr {
-    /// The file's length in blocks of 512 bytes.
-    pub fn blocks(&self) -> u64 {
-        self.size.div_ceil(512)
-    }
+    /// How records are named in `files`, which there is only then.
+    pub names: Option<Naming>,
+    /// Whether files have extended attributes.
+    pub xattrs: bool,
 }
 
 /// The size of the whole file system.
@@ -144,8 +121,11 @@ pub struct Fs {
     root: Node,
     states: Vec<StreamState>,
     cache: DecodedCache,
+    ahead: Ahead,
+    counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
+    timings: Timings,
 }
 
 /// What the file system knows of a stream beside the engine.
@@ -158,6 +138,8 @@ struct StreamState {
     grown: Mutex<Mtime>,
     /// When the length was last read, in milliseconds since the mount.
     refreshed: AtomicU64,
+    /// Whether the first record of a ragged stream is a picture, once that was asked.
+    pictures: OnceLock<bool>,
 }
 
 impl Fs {
@@ -169,21 +151,25 @@ impl Fs {
         let state = |stream: &Stream| {
             let meta = std::fs::metadata(stream.store().path().join(META_FILE)).and_then(|m| m.modified());
             let mtime = mtime_of(meta.unwrap_or(UNIX_EPOCH));
-            StreamState { mtime, grown: Mutex::new(mtime), refreshed: AtomicU64::new(0) }
+            StreamState { mtime, grown: Mutex::new(mtime), refreshed: AtomicU64::new(0), pictures: OnceLock::new() }
         };
         let states = match &source {
             Source::Store(stream) => vec![state(stream)],
             Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| state(stream)).collect(),
         };
         let cache = DecodedCache::new(options.cache_bytes);
+        let ahead = Ahead::new(options.ahead_bytes);
         let mut fs = Fs {
             source,
             options,
             root: Node::Root,
             states,
             cache,
+            ahead,
+            counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
+            timings: Timings::default(),
         };
         if let Some(path) = fs.options.root.clone() {
             fs.root = fs.resolve(&path)?;
@@ -196,11 +182,22 @@ impl Fs {
         &self.source
     }
 
+    /// What the kernel asked of it.
+    pub fn timings(&self) -> &Timings {
+        &self.timings
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// The inode that `name` has in the directory `parent`.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENAMETOOLONG`; `EIO` where the store is damaged.
     pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr, Errno> {
+        self.counters.lookups.add(1);
         let attr = || -> Result<Attr, Failure> {
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG.into());
@@ -215,6 +212,7 @@ impl Fs {
     /// # Errors
     /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
     pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
+        self.counters.getattrs.add(1);
         self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
     }
 
@@ -264,90 +262,6 @@ impl Fs {
         self.states.get(usize::from(s)).ok_or(Errno::NOENT)
     }
 
-    /// Walks `path` from the whole's root to a directory, following no symlinks.
-    fn resolve(&self, path: &Path) -> Result<Node, String> {
-        let mut node = Node::Root;
-        for part in path.components() {
-            let name = match part {
-                Component::RootDir | Component::CurDir => continue,
-                Component::Normal(name) => name,
-                _ => return Err(format!("--root {}: it must not have ..", path.display())),
-            };
-            node = self.child(node, name.as_bytes()).map_err(|e| match e {
-                Failure::Engine(e) => format!("--root {}: {e}", path.display()),
-                Failure::Errno(_) => {
-                    format!("--root {}: the mount has no {}", path.display(), Path::new(name).display())
-                }
-            })?;
-        }
-        match self.attr(node).map(|a| a.kind) {
-            Ok(Kind::Dir) => Ok(node),
-            _ => Err(format!("--root {} is not a directory of the mount", path.display())),
-        }
-    }
-
-    /// The node called `name` in the directory `dir`.
-    fn child(&self, dir: Node, name: &[u8]) -> Result<Node, Failure> {
-        match dir {
-            Node::Records(s) => self.live(s, parse_index(name)).map(|index| Node::Record(s, index)),
-            Node::Npys(s) => {
-                let stem = name.strip_suffix(b".npy").and_then(parse_index);
-                self.live(s, stem).map(|index| Node::Npy(s, index))
-            }
-            Node::Tree(id) => {
-                let tree = self.tree()?;
-                if !matches!(tree.node(id)?.kind, NodeKind::Dir { .. }) {
-                    return Err(Errno::NOTDIR.into());
-                }
-                let id = tree.lookup(id, name)?.ok_or(Errno::NOENT)?;
-                // All names of a hard-linked file are one inode.
-                Ok(Node::Tree(tree.node(id)?.ino))
-            }
-            Node::Streams => {
-                let Source::Dataset(dataset) = &self.source else { return Err(Errno::NOENT.into()) };
-                let found = dataset.streams().binary_search_by(|(n, _)| n.as_bytes().cmp(name));
-                found.map(|s| Node::Stream(s as u16)).map_err(|_| Errno::NOENT.into())
-            }
-            Node::Root | Node::Stream(_) | Node::Zrfs => (0..)
-                .map_while(|k| self.fixed_child(dir, k))
-                .find_map(|(n, node)| (*n == *name).then_some(node))
-                .ok_or(Failure::Errno(Errno::NOENT)),
-            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
-        }
-    }
-
-    /// The k-th entry of a directory whose entries don't come from a store's table or tree.
-    fn fixed_child(&self, dir: Node, k: u64) -> Option<(Cow<'_, [u8]>, Node)> {
-        let stream_dirs = |s: u16| {
-            let typed = self.stream(s).is_ok_and(|stream| stream.schema().is_some());
-            [(true, "records", Node::Records(s)), (typed, "npy", Node::Npys(s))]
-        };
-        let pick = |all: &[(bool, &'static str, Node)]| {
-            let mut there = all.iter().filter(|(there, ..)| *there);
-            let (_, name, node) = there.nth(usize::try_from(k).ok()?)?;
-            Some((Cow::Borrowed(name.as_bytes()), *node))
-        };
-        match (dir, &self.source) {
-            (Node::Root, Source::Store(_)) => {
-                let [records, npy] = stream_dirs(0);
-                pick(&[records, npy, (true, ".zrfs", Node::Zrfs)])
-            }
-            (Node::Root, Source::Dataset(dataset)) => pick(&[
-                (true, "streams", Node::Streams),
-                (dataset.tree().is_some(), "tree", Node::Tree(0)),
-                (true, ".zrfs", Node::Zrfs),
-            ]),
-            (Node::Streams, Source::Dataset(dataset)) => {
-                let s = usize::try_from(k).ok()?;
-                let (name, _) = dataset.streams().get(s)?;
-                Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
-            }
-            (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
-            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info)]),
-            _ => None,
-        }
-    }
-
     /// The index, if the stream has a record of it, appended ones included.
     fn live(&self, s: u16, index: Option<u64>) -> Result<u64, Failure> {
         let (stream, index) = (self.stream(s)?, index.ok_or(Errno::NOENT)?);
@@ -365,87 +279,16 @@ impl Fs {
         if now.saturating_sub(last) >= REFRESH_MS {
             state.refreshed.store(now, Ordering::Relaxed);
             let before = store.len();
-            if store.refresh()? > before {
+            // Of a dataset that is being appended to, only what all streams have is there.
+            match &self.source {
+                Source::Dataset(dataset) => dataset.refresh()?,
+                Source::Store(stream) => stream.store().refresh()?,
+            };
+            if store.len() > before {
                 *state.grown.lock().unwrap_or_else(PoisonError::into_inner) = mtime_of(SystemTime::now());
             }
         }
         Ok(())
-    }
-
-    /// The attributes of a node.
-    fn attr(&self, node: Node) -> Result<Attr, Failure> {
-        match node {
-            Node::Record(s, index) => {
-                let entry = self.stream(s)?.store().entry(index)?;
-                self.record_attr(node, s, entry.logic_length.into())
-            }
-            Node::Npy(s, index) => {
-                let stream = self.stream(s)?;
-                let header = stream.npy_header(index)?.ok_or(Errno::NOENT)?.len() as u64;
-                let record = u64::from(stream.store().entry(index)?.logic_length);
-                self.record_attr(node, s, header + record)
-            }
-            Node::Tree(id) => Ok(self.tree_attr(&self.tree()?.node(id)?)?),
-            Node::Records(s) | Node::Npys(s) => {
-                let stream = self.stream(s)?;
-                if matches!(node, Node::Npys(_)) && stream.schema().is_none() {
-                    return Err(Errno::NOENT.into());
-                }
-                self.refresh(s)?;
-                let mtime = *self.state(s)?.grown.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(Attr { mtime, ttl: SOON, ..self.blank(node, Kind::Dir)? })
-            }
-            Node::Info => {
-                let size = self.info().len() as u64;
-                Ok(Attr { size, ttl: SOON, mtime: self.last_grown(), ..self.blank(node, Kind::File)? })
-            }
-            Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
-            Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
-                let entries = (0..).map_while(|k| self.fixed_child(node, k));
-                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info)).count() as u32;
-                Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
-            }
-        }
-    }
-
-    fn record_attr(&self, node: Node, s: u16, size: u64) -> Result<Attr, Failure> {
-        Ok(Attr { size, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
-    }
-
-    /// The attributes of the inode that a name in the tree has.
-    fn tree_attr(&self, node: &zrfs::tree::Node) -> Result<Attr, Errno> {
-        let (kind, size) = match &node.kind {
-            NodeKind::Dir { .. } => (Kind::Dir, 0),
-            NodeKind::File { size, .. } => (Kind::File, *size),
-            NodeKind::Symlink { target } => (Kind::Symlink, target.len() as u64),
-        };
-        let perm = if kind == Kind::Symlink { 0o777 } else { node.meta.mode & 0o7777 & !self.options.umask };
-        let blank = self.blank(Node::Tree(node.ino), kind)?;
-        Ok(Attr { size, perm, nlink: node.nlink, mtime: node.meta.mtime, ..blank })
-    }
-
-    /// What a node's attributes are where nothing else is known.
-    fn blank(&self, node: Node, kind: Kind) -> Result<Attr, Errno> {
-        let (mode, nlink) = if kind == Kind::Dir { (0o555, 2) } else { (0o444, 1) };
-        let ino = self.ino(node)?;
-        Ok(Attr {
-            ino,
-            kind,
-            size: 0,
-            perm: mode & !self.options.umask,
-            nlink,
-            uid: self.options.uid,
-            gid: self.options.gid,
-            mtime: self.states.iter().map(|s| s.mtime).max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default(),
-            // Asking for the root is how people find out whether a mount is alive.
-            ttl: if ino == ROOT { SOON } else { FOREVER },
-        })
-    }
-
-    fn last_grown(&self) -> Mtime {
-        let grown = self.states.iter().map(|s| *s.grown.lock().unwrap_or_else(PoisonError::into_inner));
-        grown.max_by_key(|m| (m.secs, m.nanos)).unwrap_or_default()
     }
 
     /// Turns a failure into its number. Damage is logged, once a file: whoever reads it sees no more than `EIO`.

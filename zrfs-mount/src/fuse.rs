@@ -4,6 +4,7 @@
 
 use crate::errno::Errno;
 use crate::fs::{Attr, Fs, Kind, NAME_MAX, Statfs};
+use crate::timing::Op;
 use fuser::{
     AccessFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
@@ -15,7 +16,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Requests that the kernel sends ahead of being asked, at most: read-ahead of several files at once.
 const MAX_BACKGROUND: u16 = 64;
@@ -39,16 +40,24 @@ impl Adaptor {
     pub fn new(fs: Arc<Fs>) -> Self {
         Adaptor { fs, no_open: false, no_opendir: false }
     }
-}
 
-/// Runs an operation; a panic in it is an `EIO`.
-fn guarded<T>(operation: &str, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
-    match catch_unwind(AssertUnwindSafe(run)) {
-        Ok(result) => result.map_err(|e| fuser::Errno::from_i32(e.raw_os_error())),
-        Err(_) => {
-            log::error!("{operation} of inode {ino:#x} panicked: this is a bug of zrfs-mount, please report it");
-            Err(fuser::Errno::EIO)
-        }
+    /// Runs an operation and counts it; a panic in it is an `EIO`.
+    fn guarded<T>(&self, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
+        let start = Instant::now();
+        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+            log::error!("{} of inode {ino:#x} panicked: this is a bug of zrfs-mount, please report it", op.name());
+            Err(Errno::IO)
+        });
+        let time = start.elapsed();
+        self.fs.timings().count(op, time, result.is_err());
+        let error = result.as_ref().err();
+        log::debug!(
+            "{} {ino:#x} in {} us: {}",
+            op.name(),
+            time.as_micros(),
+            error.map_or("ok".into(), Errno::to_string)
+        );
+        result.map_err(|e| fuser::Errno::from_i32(e.raw_os_error()))
     }
 }
 
@@ -108,21 +117,21 @@ impl Filesystem for Adaptor {
     }
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match guarded("lookup", parent.0, || self.fs.lookup(parent.0, name.as_bytes())) {
+        match self.guarded(Op::Lookup, parent.0, || self.fs.lookup(parent.0, name.as_bytes())) {
             Ok(attr) => reply.entry(&attr.ttl, &file_attr(&attr), Generation(0)),
             Err(e) => reply.error(e),
         }
     }
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        match guarded("getattr", ino.0, || self.fs.getattr(ino.0)) {
+        match self.guarded(Op::Getattr, ino.0, || self.fs.getattr(ino.0)) {
             Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
             Err(e) => reply.error(e),
         }
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
-        match guarded("readlink", ino.0, || self.fs.readlink(ino.0)) {
+        match self.guarded(Op::Readlink, ino.0, || self.fs.readlink(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(e) => reply.error(e),
         }
@@ -152,7 +161,7 @@ impl Filesystem for Adaptor {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match guarded("read", ino.0, || self.fs.read(ino.0, offset, &mut buffer[..size])) {
+            match self.guarded(Op::Read, ino.0, || self.fs.read(ino.0, offset, &mut buffer[..size])) {
                 Ok(n) => reply.data(&buffer[..n]),
                 Err(e) => reply.error(e),
             }
@@ -186,7 +195,7 @@ impl Filesystem for Adaptor {
                 reply.add(INodeNo(e.attr.ino), e.next, file_type(e.attr.kind), OsStr::from_bytes(e.name))
             })
         };
-        match guarded("readdir", ino.0, list) {
+        match self.guarded(Op::Readdir, ino.0, list) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
@@ -199,27 +208,35 @@ impl Filesystem for Adaptor {
                 reply.add(attr.ino, e.next, name, &e.attr.ttl, &attr, Generation(0))
             })
         };
-        match guarded("readdirplus", ino.0, list) {
+        match self.guarded(Op::Readdirplus, ino.0, list) {
             Ok(()) => reply.ok(),
             Err(e) => reply.error(e),
         }
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        match guarded("statfs", ino.0, || self.fs.statfs()) {
+        match self.guarded(Op::Statfs, ino.0, || self.fs.statfs()) {
             Ok(s) => reply.statfs(s.blocks, 0, 0, s.files, 0, Statfs::BLOCK, NAME_MAX as u32, Statfs::BLOCK),
             Err(e) => reply.error(e),
         }
     }
 
-    // Files have no extended attributes. Told so once, the kernel answers EOPNOTSUPP itself, and a copying tool makes
-    // no round trip a file to learn it again.
-    fn getxattr(&self, _req: &Request, _ino: INodeNo, _name: &OsStr, _size: u32, reply: ReplyXattr) {
-        reply.error(fuser::Errno::ENOSYS);
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        match self.guarded(Op::Getxattr, ino.0, || self.fs.getxattr(ino.0, name.as_bytes())) {
+            // Whoever has no room yet asks for the length first.
+            Ok(value) if size == 0 => reply.size(value.len() as u32),
+            Ok(value) if value.len() > size as usize => reply.error(fuser::Errno::ERANGE),
+            Ok(value) => reply.data(&value),
+            Err(e) => reply.error(e),
+        }
     }
 
-    fn listxattr(&self, _req: &Request, _ino: INodeNo, _size: u32, reply: ReplyXattr) {
-        reply.error(fuser::Errno::ENOSYS);
+    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        match self.guarded(Op::Listxattr, ino.0, || self.fs.listxattr()) {
+            Ok(names) if size == 0 => reply.size(names.len() as u32),
+            Ok(names) => reply.data(names),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
@@ -250,14 +267,21 @@ impl Filesystem for Adaptor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::FsOptions;
     use zrfs::tree::Mtime;
 
     #[test]
-    fn a_panic_is_eio() {
-        let result = guarded("read", 5, || -> Result<(), Errno> { panic!("a bug") });
+    fn a_panic_is_eio_and_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        zrfs::WriterOptions::new(zrfs::format::Codec::Raw).create(&path).unwrap().close().unwrap();
+        let fs = Fs::new(zrfs::Source::open(&path).unwrap(), FsOptions::default()).unwrap();
+        let adaptor = Adaptor::new(Arc::new(fs));
+        let result = adaptor.guarded(Op::Read, 5, || -> Result<(), Errno> { panic!("a bug") });
         assert_eq!(result.map_err(|e| e.code()), Err(fuser::Errno::EIO.code()));
-        assert_eq!(guarded("read", 5, || Err::<(), _>(Errno::NOENT)).map_err(|e| e.code()), Err(2));
-        assert!(guarded("read", 5, || Ok(())).is_ok());
+        assert_eq!(adaptor.guarded(Op::Read, 5, || Err::<(), _>(Errno::NOENT)).map_err(|e| e.code()), Err(2));
+        assert!(adaptor.guarded(Op::Read, 5, || Ok(())).is_ok());
+        assert_eq!(adaptor.fs.timings().requests(Op::Read), 3);
     }
 
     #[test]

@@ -229,10 +229,19 @@ pub struct MountEntry {
     pub kind: String,
 }
 
-/// The mounts of this process's namespace, in the order they were made. Asks no server, so it never hangs.
+/// The mounts of this process's namespace, in the order they were made; none if the list can't be read. Asks no server,
+/// so it never hangs.
 pub fn mounts() -> Vec<MountEntry> {
-    let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    text.split(|&b| b == b'\n').filter_map(parse_mount).collect()
+    try_mounts().unwrap_or_default()
+}
+
+/// The same.
+///
+/// # Errors
+/// Those of reading `/proc/self/mountinfo`.
+pub fn try_mounts() -> std::io::Result<Vec<MountEntry>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|&b| b == b'\n').filter_map(parse_mount).collect())
 }
 
 fn parse_mount(line: &[u8]) -> Option<MountEntry> {

@@ -30,16 +30,24 @@ pub enum Node {
     Records(u16),
     /// `npy` of a typed stream.
     Npys(u16),
-    /// `records/17` of a stream.
+    /// `png` of a stream of pictures.
+    Pngs(u16),
+    /// `files` of a stream, where the mount names its records.
+    Files(u16),
+    /// `records/17` of a stream; also its name in `files`.
     Record(u16, u64),
     /// `npy/17.npy` of a stream.
     Npy(u16, u64),
+    /// `png/17.png` of a stream.
+    Png(u16, u64),
     /// A node of `tree`; 0 is its root. A hard-linked file is the node of its first name.
     Tree(u64),
     /// `.zrfs`.
     Zrfs,
     /// `.zrfs/info.json`.
     Info,
+    /// `.zrfs/stats.json`.
+    Stats,
 }
 
 const FIXED: u64 = 1;
@@ -49,6 +57,9 @@ const NPYS: u64 = 4;
 const RECORD: u64 = 5;
 const NPY: u64 = 6;
 const TREE: u64 = 7;
+const PNGS: u64 = 8;
+const PNG: u64 = 9;
+const FILES: u64 = 10;
 
 impl Node {
     /// The node's inode number; `None` if its index or stream is too large to have one.
@@ -58,11 +69,15 @@ impl Node {
             Node::Streams => (FIXED, 0, 1),
             Node::Zrfs => (FIXED, 0, 2),
             Node::Info => (FIXED, 0, 3),
+            Node::Stats => (FIXED, 0, 4),
             Node::Stream(s) => (STREAM, s, 0),
             Node::Records(s) => (RECORDS, s, 0),
             Node::Npys(s) => (NPYS, s, 0),
+            Node::Pngs(s) => (PNGS, s, 0),
+            Node::Files(s) => (FILES, s, 0),
             Node::Record(s, i) => (RECORD, s, i),
             Node::Npy(s, i) => (NPY, s, i),
+            Node::Png(s, i) => (PNG, s, i),
             Node::Tree(i) => (TREE, 0, i),
         };
         (stream < MAX_STREAM && index < MAX_INDEX).then_some(index << 16 | u64::from(stream) << 4 | kind)
@@ -77,6 +92,7 @@ impl Node {
                 1 => Node::Streams,
                 2 => Node::Zrfs,
                 3 => Node::Info,
+                4 => Node::Stats,
                 _ => return None,
             },
             STREAM => Node::Stream(stream),
@@ -85,6 +101,9 @@ impl Node {
             RECORD => Node::Record(stream, index),
             NPY => Node::Npy(stream, index),
             TREE => Node::Tree(index),
+            PNGS => Node::Pngs(stream),
+            PNG => Node::Png(stream, index),
+            FILES => Node::Files(stream),
             _ => return None,
         };
         // Bits that the kind has no use for must be clear, so that each node has one number.
@@ -125,11 +144,11 @@ mod tests {
 
     #[test]
     fn numbers_are_unique_and_come_back() {
-        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info];
+        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info, Node::Stats];
         for s in [0, 1, 17, MAX_STREAM - 1] {
-            nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s)]);
+            nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s), Node::Pngs(s), Node::Files(s)]);
             for i in [0, 1, 2, 255, 65535, 65536, u64::from(u32::MAX), 1 << 32, MAX_INDEX - 1] {
-                nodes.extend([Node::Record(s, i), Node::Npy(s, i)]);
+                nodes.extend([Node::Record(s, i), Node::Npy(s, i), Node::Png(s, i)]);
             }
         }
         nodes.extend([0, 1, 2, 1 << 32, MAX_INDEX - 1].map(Node::Tree));
@@ -152,7 +171,7 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_nobody() {
-        for ino in [0, 8, 15, 0x11, 0x40001, 0x10002, 0x10003, 0x17, u64::MAX] {
+        for ino in [0, 15, 0x11, 0x50001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, u64::MAX] {
             assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
         }
         assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);

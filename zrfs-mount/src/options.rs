@@ -9,6 +9,8 @@ pub struct MountOptions {
     pub allow_root: bool,
     /// Mount over a directory that has files.
     pub nonempty: bool,
+    /// Take the mount away when its process is killed.
+    pub auto_unmount: bool,
     /// Owner of every file instead of the mounter.
     pub uid: Option<u32>,
     /// Group of every file instead of the mounter's.
@@ -98,6 +100,7 @@ impl MountOptions {
             ("allow_other", None) => self.allow_other = true,
             ("allow_root", None) => self.allow_root = true,
             ("nonempty", None) => self.nonempty = true,
+            ("auto_unmount", None) => self.auto_unmount = true,
             ("noexec", None) => self.noexec = true,
             ("noatime", None) => self.noatime = true,
             // mount(8) passes them unasked; a zrfs mount is nosuid and nodev all the same.

@@ -1,11 +1,15 @@
 //! The life of a mount: checks, mounting, readiness, signals, the end.
 
+use crate::ahead;
+use crate::ahead::device::{Device, PageCache};
 use crate::fs::{Fs, FsOptions};
 use crate::fuse::Adaptor;
 use crate::mounting::{self, UnmountError};
+use crate::mountpoint::{self, absolute};
+use crate::names::Naming;
 use crate::namespace::ROOT;
 use crate::options::MountOptions;
-use rustix::io::Errno;
+use crate::watch::{Reserve, Watcher, is_ignored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -20,6 +24,9 @@ use zrfs::Source;
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Read-ahead of the mount in KiB, where the kernel lets us set it.
 const READ_AHEAD_KIB: u32 = 1024;
+
+/// Threads that go ahead of readers, at most; each holds a file of at most 4 MiB.
+const MAX_WORKERS: usize = 8;
 
 /// What to mount where, and how.
 #[derive(Debug, Clone)]
@@ -36,6 +43,16 @@ pub struct Request {
     pub threads: usize,
     /// Bytes of memory for decoded records.
     pub cache_bytes: u64,
+    /// Bytes that may be pushed ahead of readers.
+    pub ahead_bytes: u64,
+    /// `--names`.
+    pub names: Option<Naming>,
+    /// Whether files have extended attributes.
+    pub xattrs: bool,
+    /// Whether the end of our standard input ends the mount: whoever started it holds the other end.
+    pub until_stdin_ends: bool,
+    /// Whether the mountpoint is removed in the end.
+    pub remove_mountpoint: bool,
 }
 
 /// What a mount tells whoever started it.
@@ -49,6 +66,8 @@ pub enum Report {
 
 enum Event {
     Signal(i32),
+    /// Whoever wanted the mount has ended.
+    Unwanted,
     Ended(io::Result<()>),
 }
 
@@ -66,8 +85,8 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     options.notes.iter().cloned().for_each(&mut note);
     let store = request.store.canonicalize().map_err(|e| format!("{}: {e}", request.store.display()))?;
     let source = Source::open(&store).map_err(|e| e.to_string())?;
-    let mountpoint = check_mountpoint(&request.mountpoint, &store, options.nonempty, &mut note)?;
-    let fs = Fs::new(source, fs_options(request))?;
+    let mountpoint = mountpoint::check(&request.mountpoint, &store, options.nonempty, &mut note)?;
+    let fs = Arc::new(Fs::new(source, fs_options(request))?);
 
     // Watched before there is a mount, so that no signal leaves one behind.
     let (events, inbox) = channel();
@@ -85,17 +104,30 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     };
     config.n_threads = Some(request.threads);
     config.clone_fd = mounted.may_clone;
-    let session = fuser::Session::from_fd(Adaptor::new(Arc::new(fs)), mounted.device, config.acl, config.clone())
+    let device = mounted.device.try_clone().map_err(|e| unmount_after(format!("cannot copy a descriptor: {e}")))?;
+    let session = fuser::Session::from_fd(Adaptor::new(fs.clone()), mounted.device, config.acl, config.clone())
         .map_err(|e| unmount_after(format!("the kernel does not talk to us: {e}")))?;
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
+    let end = events.clone();
     let server = std::thread::Builder::new().name("session".into()).spawn(move || {
         let _ = events.send(Event::Ended(session.run()));
     });
     server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    if fs.ahead().is_on() {
+        let to: Arc<dyn PageCache> = Arc::new(Device(device));
+        let started = ahead::start(&fs, &to, request.threads.min(MAX_WORKERS));
+        started.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    }
     let device = first_answer(&mountpoint).map_err(unmount_after)?;
     raise_read_ahead(&device);
+    let watcher = options.auto_unmount.then(|| Watcher::start(&device)).transpose();
+    let _watcher = watcher.map_err(|e| unmount_after(format!("cannot start a process that watches us: {e}")))?;
+    let mut reserve = Some(Reserve::new());
+    if request.until_stdin_ends {
+        watch_stdin(end).map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    }
     if let Err(e) = report(Report::Ready) {
         return Err(unmount_after(format!("whoever started the mount is gone: {e}")));
     }
@@ -103,17 +135,31 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     let mut detached = false;
     while let Ok(event) = inbox.recv() {
         match event {
+            // Batch systems signal everybody; the command that uses the mount may go on for a while.
+            Event::Signal(_) if request.until_stdin_ends && !detached => {}
             Event::Signal(signal) if detached => {
                 log::warn!("signal {signal} again: files that are still open fail from here on");
                 break;
             }
-            Event::Signal(_) => detached = end_mount(&device),
+            Event::Signal(_) | Event::Unwanted => {
+                drop(reserve.take());
+                detached = end_mount(&device, &mountpoint);
+                remove_own(request, &mountpoint);
+            }
             Event::Ended(Ok(())) => break,
             Event::Ended(Err(e)) => return Err(unmount_after(format!("the mount broke down: {e}"))),
         }
     }
     signals.close();
+    remove_own(request, &mountpoint);
     Ok(())
+}
+
+/// Removes the mountpoint where it was made for the mount, which only succeeds when nothing is mounted there any more.
+fn remove_own(request: &Request, mountpoint: &Path) {
+    if request.remove_mountpoint {
+        let _ = std::fs::remove_dir(mountpoint);
+    }
 }
 
 fn fs_options(request: &Request) -> FsOptions {
@@ -122,89 +168,10 @@ fn fs_options(request: &Request) -> FsOptions {
         gid: request.options.gid.unwrap_or(rustix::process::getgid().as_raw()),
         umask: request.options.umask,
         cache_bytes: request.cache_bytes,
+        ahead_bytes: request.ahead_bytes,
         root: request.root.clone(),
-    }
-}
-
-/// Checks the mountpoint, after detaching mounts there whose server was killed; returns its absolute path.
-fn check_mountpoint(
-    given: &Path,
-    store: &Path,
-    nonempty: bool,
-    note: &mut dyn FnMut(String),
-) -> Result<PathBuf, String> {
-    let shown = given.display();
-    // Mounts may lie on each other, but hardly many.
-    for _ in 0..16 {
-        match look_at(given) {
-            Ok(true) => break,
-            Ok(false) => return Err(format!("{shown} is not a directory, and a mount needs one")),
-            Err(e) => match Errno::from_io_error(&e) {
-                Some(Errno::NOTCONN | Errno::CONNABORTED) => detach_stale(given, note)?,
-                Some(Errno::NOENT) => return Err(format!("{shown} does not exist; create it with mkdir")),
-                _ => return Err(format!("{shown}: {e}")),
-            },
-        }
-    }
-    let mountpoint = given.canonicalize().map_err(|e| format!("{shown}: {e}"))?;
-    if mountpoint.starts_with(store) {
-        return Err(format!("{shown} is inside the store {}; mount it elsewhere", store.display()));
-    }
-    if store.starts_with(&mountpoint) {
-        return Err(format!(
-            "the store {} is inside {shown}, which a mount would hide; mount it elsewhere",
-            store.display()
-        ));
-    }
-    if !nonempty
-        && let Some(there) = mounting::mounts().into_iter().rev().find(|m| m.mountpoint == mountpoint)
-        && there.kind == "fuse.zrfs"
-    {
-        return Err(format!("a zrfs mount is at {shown} already; unmount it first: zrfs-mount --unmount {shown}"));
-    }
-    if !nonempty {
-        let mut entries = std::fs::read_dir(&mountpoint).map_err(|e| format!("{shown}: {e}"))?;
-        if entries.next().is_some() {
-            return Err(format!("{shown} is not empty; choose an empty directory, or hide its files with -o nonempty"));
-        }
-    }
-    Ok(mountpoint)
-}
-
-/// Whether there is a directory. A mount whose server was killed is an error, also while the kernel still remembers
-/// its attributes.
-fn look_at(path: &Path) -> io::Result<bool> {
-    let is_dir = std::fs::metadata(path)?.is_dir();
-    let place = absolute(path)?;
-    if mounting::mounts().iter().any(|m| m.mountpoint == place && m.kind.starts_with("fuse")) {
-        rustix::fs::statvfs(path)?;
-    }
-    Ok(is_dir)
-}
-
-/// Takes away a mount whose server was killed.
-fn detach_stale(mountpoint: &Path, note: &mut dyn FnMut(String)) -> Result<(), String> {
-    let shown = mountpoint.display();
-    let path = absolute(mountpoint).map_err(|e| format!("{shown}: {e}"))?;
-    mounting::unmount(&path, true).map_err(|e| {
-        let how = format!("run umount -l {shown}, or fusermount3 -u -z {shown}");
-        format!("the server of an earlier mount at {shown} was killed, and it can't be detached ({e:?}); {how}")
-    })?;
-    note(format!("{shown} was still mounted although its server was killed; detached it"));
-    Ok(())
-}
-
-/// The absolute path of what can't be asked for its own.
-fn absolute(path: &Path) -> io::Result<PathBuf> {
-    if let Ok(target) = path.read_link() {
-        return absolute(&path.parent().unwrap_or(Path::new("")).join(target));
-    }
-    match (path.parent(), path.file_name()) {
-        (Some(parent), Some(name)) => {
-            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            Ok(parent.canonicalize()?.join(name))
-        }
-        _ => path.canonicalize(),
+        names: request.names.clone(),
+        xattrs: request.xattrs,
     }
 }
 
@@ -228,7 +195,9 @@ fn first_answer(mountpoint: &Path) -> Result<String, String> {
 }
 
 fn watch_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Handle> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    // Started by nohup, a mount stays when its terminal goes.
+    let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+    let mut signals = Signals::new([SIGINT, SIGTERM].into_iter().chain(hangup))?;
     let handle = signals.handle();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         for signal in signals.forever() {
@@ -240,12 +209,31 @@ fn watch_signals(events: Sender<Event>) -> io::Result<signal_hook::iterator::Han
     Ok(handle)
 }
 
+/// Waits on a thread of its own until our standard input ends.
+fn watch_stdin(events: Sender<Event>) -> io::Result<()> {
+    let wait = move || {
+        // An error is an end, too.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        let _ = events.send(Event::Unwanted);
+    };
+    std::thread::Builder::new().name("stdin".into()).spawn(wait).map(drop)
+}
+
 /// Unmounts on a signal. Where files are open the mount leaves the namespace, and the process serves them until they
 /// are closed; returns whether that is so.
-fn end_mount(device: &str) -> bool {
+fn end_mount(device: &str, mountpoint: &Path) -> bool {
     // By device number, for the mount may have been moved, or another one made at its place since.
-    let Some(mount) = mounting::mounts().into_iter().rev().find(|m| m.device == device) else { return true };
-    let path = &mount.mountpoint;
+    let path = match mounting::try_mounts() {
+        Ok(mounts) => match mounts.into_iter().rev().find(|m| m.device == device) {
+            Some(mount) => mount.mountpoint,
+            None => return true,
+        },
+        Err(e) => {
+            log::warn!("cannot read the list of mounts, so the mount is taken to be where it was made: {e}");
+            mountpoint.to_path_buf()
+        }
+    };
+    let path = &path;
     match mounting::unmount(path, false) {
         Ok(()) => false,
         Err(UnmountError::Busy) => {

@@ -1,7 +1,7 @@
 //! Crashes of the simulated file system: what may be left of what was pending.
 
-use super::{Node, SECTOR, Sim, Versions};
-use std::collections::BTreeSet;
+use super::{Names, Node, Pages, SECTOR, Sim, Versions};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 /// What is left after a crash.
@@ -29,6 +29,7 @@ impl Moment {
         let mut dice = Dice::new(outcome);
         let settle = |node: &Node| match node {
             Node::File(file) => {
+                let file = &file.versions;
                 dice.next_file();
                 let len = dice.version(file).len();
                 let mut bytes = vec![0; len];
@@ -38,13 +39,25 @@ impl Moment {
                     let have = version.get(at..version.len().min(end)).unwrap_or_default();
                     bytes[at..at + have.len()].copy_from_slice(have);
                 }
-                Node::File(Versions::new(bytes))
+                Node::File(Pages::new(bytes))
             }
             Node::Dir(dir) => {
                 dice.next_file();
-                let all: BTreeSet<&OsString> = dir.0.iter().flat_map(|names| names.keys()).collect();
-                let survive = |name: &OsString| Some((name.clone(), *dice.version(dir).get(name)?));
-                Node::Dir(Versions::new(all.into_iter().filter_map(survive).collect()))
+                let all: BTreeSet<&OsString> = dir.0.iter().flat_map(|names| names.nodes.keys()).collect();
+                // What a rename tied together is of one version.
+                let mut chosen: BTreeMap<&OsString, usize> = BTreeMap::new();
+                for [from, to] in &dir.cached().renames {
+                    let version = chosen.get(from).or(chosen.get(to)).copied();
+                    let version = version.unwrap_or_else(|| dice.pick(dir.0.len()));
+                    chosen.insert(from, version);
+                    chosen.insert(to, version);
+                }
+                let survive = |name: &OsString| {
+                    let version = chosen.get(name).copied().unwrap_or_else(|| dice.pick(dir.0.len()));
+                    Some((name.clone(), *dir.0[version].nodes.get(name)?))
+                };
+                let nodes = all.into_iter().filter_map(survive).collect();
+                Node::Dir(Versions::new(Names { nodes, renames: Vec::new() }))
             }
         };
         Sim::from_nodes(self.nodes.iter().map(settle).collect())

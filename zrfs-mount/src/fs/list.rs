@@ -65,6 +65,7 @@ impl Fs {
     }
 
     fn list(&self, ino: u64, offset: u64, plus: bool, sink: &mut Sink<'_>) -> Result<(), Errno> {
+        self.counters.listings.add(1);
         let mut listing = Listing { sink, at: offset, full: false, any: false };
         match self.try_list(ino, plus, &mut listing) {
             Err(e) if listing.any => {
@@ -90,7 +91,7 @@ impl Fs {
             return Ok(());
         }
         match dir {
-            Node::Records(s) | Node::Npys(s) => self.list_records(dir, s, plus, to),
+            Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => self.list_records(dir, s, plus, to),
             Node::Tree(id) => {
                 for node in self.tree()?.list(id, to.at - 2)? {
                     let node = node?;
@@ -109,40 +110,56 @@ impl Fs {
                 }
                 Ok(())
             }
-            Node::Record(..) | Node::Npy(..) | Node::Info => Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
         }
     }
 
     fn list_records(&self, dir: Node, s: u16, plus: bool, to: &mut Listing<'_, '_>) -> Result<(), Failure> {
+        self.check_dir(dir, s)?;
         let stream = self.stream(s)?;
-        let npy = matches!(dir, Node::Npys(_));
-        if npy && stream.schema().is_none() {
-            return Err(Errno::NOENT.into());
-        }
-        let suffix: &[u8] = if npy { b".npy" } else { b"" };
-        let node = |index| if npy { Node::Npy(s, index) } else { Node::Record(s, index) };
         let (mut name, mut indices) = (Vec::with_capacity(32), Vec::new());
         let length = stream.len();
         while to.at - 2 < length {
             let first = to.at - 2;
             indices.clear();
             indices.extend(first..length.min(first.saturating_add(BATCH)));
+            let are_records = matches!(dir, Node::Records(_) | Node::Files(_));
             // Where one entry of a batch is damaged they are looked at one by one.
-            let lengths = if plus && !npy { stream.store().lengths(&indices).ok() } else { None };
+            let lengths = if plus && are_records { stream.store().lengths(&indices).ok() } else { None };
             for (k, &index) in indices.iter().enumerate() {
-                let node = node(index);
+                let Some(node) = self.member(dir, s, index, &mut name) else {
+                    // The place stays: an offset is an index.
+                    to.at += 1;
+                    continue;
+                };
                 let attr = match lengths.as_ref().and_then(|l| l.get(k)) {
                     _ if !plus => self.blank(node, Kind::File)?,
                     Some(&length) => self.record_attr(node, s, length.into())?,
                     None => self.attr_or_unknown(node)?,
                 };
-                write_index(index, suffix, &mut name);
                 if !to.put(&name, attr) {
                     return Ok(());
                 }
             }
         }
         Ok(())
+    }
+
+    /// The file of record `index` in a directory of records, and its name; `None` where the record has none there.
+    fn member(&self, dir: Node, s: u16, index: u64, name: &mut Vec<u8>) -> Option<Node> {
+        let (suffix, node): (&[u8], Node) = match dir {
+            Node::Npys(_) => (b".npy", Node::Npy(s, index)),
+            // One that can't be looked at is listed, so that whoever reads it gets its error.
+            Node::Pngs(_) if matches!(self.image(s, index), Ok(None)) => return None,
+            Node::Pngs(_) => (b".png", Node::Png(s, index)),
+            Node::Files(_) => {
+                self.write_name(s, index, name);
+                return Some(Node::Record(s, index));
+            }
+            _ => (b"", Node::Record(s, index)),
+        };
+        write_index(index, suffix, name);
+        Some(node)
     }
 
     fn attr_or_unknown(&self, node: Node) -> Result<Attr, Failure> {
@@ -165,11 +182,13 @@ impl Fs {
             Node::Tree(0) | Node::Root | Node::Streams | Node::Zrfs => Node::Root,
             Node::Tree(id) => Node::Tree(self.tree()?.node(id)?.parent),
             Node::Stream(_) => Node::Streams,
-            Node::Records(s) | Node::Npys(s) => match &self.source {
+            Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => match &self.source {
                 Source::Store(_) => Node::Root,
                 Source::Dataset(_) => Node::Stream(s),
             },
-            Node::Record(..) | Node::Npy(..) | Node::Info => return Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => {
+                return Err(Errno::NOTDIR.into());
+            }
         })
     }
 
@@ -184,7 +203,7 @@ impl Fs {
 
 fn kind_of(node: Node) -> Kind {
     match node {
-        Node::Record(..) | Node::Npy(..) | Node::Info => Kind::File,
+        Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Kind::File,
         _ => Kind::Dir,
     }
 }

@@ -2,8 +2,10 @@
 
 use super::list::Entry;
 use super::*;
+use crate::png::Image;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use tempfile::TempDir;
 use zrfs::dataset::{DATA_STREAM, DenseWriter, PATH_STREAM, RaggedWriter};
 use zrfs::format::Codec;
@@ -13,7 +15,7 @@ use zrfs::tree::{Meta, TreeBuilder};
 use zrfs::{Writer, WriterOptions};
 
 fn options() -> FsOptions {
-    FsOptions { uid: 7, gid: 8, umask: 0, cache_bytes: 1 << 20, root: None }
+    FsOptions { uid: 7, gid: 8, cache_bytes: 1 << 20, ahead_bytes: 1 << 20, xattrs: true, ..FsOptions::default() }
 }
 
 fn open(path: &Path) -> Fs {
@@ -401,7 +403,7 @@ fn a_tree_reads_as_it_was_packed() {
 
         let nested = open_with(&path, FsOptions { root: Some("/tree/sub/deep/".into()), ..options() });
         assert_eq!(walk(&nested, "hard").unwrap().size, 1);
-        for bad in ["absent", "tree/one", "tree/../tree", ".zrfs/info.json"] {
+        for bad in ["absent", "files", "tree/one", "tree/../tree", ".zrfs/info.json"] {
             let options = FsOptions { root: Some(bad.into()), ..options() };
             let error = Fs::new(Source::open(&path).unwrap(), options).unwrap_err();
             assert!(error.contains(bad), "{error}");
@@ -428,4 +430,152 @@ fn a_tree_over_other_records_is_an_error() {
     let fs = open(&path);
     let one = walk(&fs, "tree/one").unwrap();
     assert_eq!(fs.read(one.ino, 0, &mut [0; 4096]), Err(Errno::IO), "never the bytes of another file");
+}
+
+fn value(fs: &Fs, path: &str, name: &str) -> Result<String, Errno> {
+    let ino = walk(fs, path)?.ino;
+    fs.getxattr(ino, name.as_bytes()).map(|v| String::from_utf8(v).unwrap())
+}
+
+#[test]
+fn attributes_tell_what_the_engine_knows() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let mut writer =
+        DenseWriter::create(&path, WriterOptions::new(Codec::Zstd), DType::parse("<f4").unwrap(), vec![2, 3]).unwrap();
+    writer.append(&bytes(1, 5 * 24)).unwrap();
+    writer.close().unwrap();
+    let fs = open(&path);
+    for file in ["records/4", "npy/4.npy"] {
+        assert_eq!(value(&fs, file, "user.zrfs").unwrap(), "codec dtype index shape stored");
+        for (name, want) in [("codec", "zstd"), ("dtype", "<f4"), ("index", "4"), ("shape", "[2,3]")] {
+            assert_eq!(value(&fs, file, &format!("user.zrfs.{name}")).unwrap(), want);
+        }
+        assert!(value(&fs, file, "user.zrfs.stored").unwrap().parse::<u64>().unwrap() > 9);
+    }
+    for dir in ["", "records", "npy"] {
+        assert_eq!(value(&fs, dir, "user.zrfs").unwrap(), "codec dtype kind records shape");
+        assert_eq!(value(&fs, dir, "user.zrfs.kind").unwrap(), "dense");
+        assert_eq!(value(&fs, dir, "user.zrfs.records").unwrap(), "5");
+    }
+    for none in ["user.zrfs.", "user.zrfs.records", "user.zrfsindex", "user.zrfs.Index", "user.other"] {
+        assert_eq!(value(&fs, "records/0", none), Err(Errno::NODATA), "{none}");
+    }
+    assert_eq!(value(&fs, ".zrfs/info.json", "user.zrfs.codec"), Err(Errno::NODATA));
+    for foreign in ["system.posix_acl_access", "security.capability", "trusted.x", "zrfs"] {
+        assert_eq!(value(&fs, "records/0", foreign), Err(Errno::OPNOTSUPP), "{foreign}");
+    }
+    assert_eq!(fs.getxattr(Node::Record(0, 5).ino().unwrap(), b"user.zrfs.stored"), Err(Errno::NOENT));
+    let without = open_with(&path, FsOptions { xattrs: false, ..options() });
+    assert_eq!(value(&without, "records/0", "user.zrfs.codec"), Err(Errno::NOSYS));
+
+    let tree = dir.path().join("d.zr");
+    tree_dataset(&tree, Codec::Zstd);
+    let fs = open(&tree);
+    assert_eq!(value(&fs, "tree/one", "user.zrfs").unwrap(), "codec index pieces");
+    assert_eq!(value(&fs, "tree/empty", "user.zrfs").unwrap(), "codec pieces");
+    assert_eq!(value(&fs, "tree/sub", "user.zrfs"), Ok(String::new()));
+    assert_eq!(value(&fs, "", "user.zrfs.kind").unwrap(), "dataset");
+    assert_eq!(value(&fs, "streams/data/records/0", "user.zrfs.stream").unwrap(), "data");
+}
+
+#[test]
+fn records_have_names_by_pattern_and_content() {
+    let mut records: Vec<Vec<u8>> = (0..300).map(|i| bytes(i, 40)).collect();
+    records[1] = b"\xff\xd8\xff\xe0 a picture".to_vec();
+    records[2] = [b"\x89PNG\r\n\x1a\n".as_slice(), &bytes(9, 200_000)].concat();
+    records[3] = b"{\"a\": 1}".to_vec();
+    records[4] = vec![0; 9];
+    for codec in [Codec::Raw, Codec::Zstd] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s");
+        plain_store(&path, codec, &records);
+        let auto = open_with(&path, FsOptions { names: Some("auto".parse().unwrap()), ..options() });
+        assert_eq!(names(&auto, ""), ["records", "files", ".zrfs"]);
+        let listed = names(&auto, "files");
+        let start = ["00000000.txt", "00000001.jpg", "00000002.png", "00000003.json", "00000004.bin", "00000005.txt"];
+        assert_eq!((listed.len(), &listed[..6]), (300, &start.map(String::from)[..]));
+        let files = walk(&auto, "files").unwrap().ino;
+        for plus in [false, true] {
+            for (i, (name, _, attr)) in list(&auto, files, 0, 100, plus).unwrap().into_iter().skip(2).enumerate() {
+                let found = auto.lookup(files, &name).unwrap();
+                assert_eq!(found.ino, attr.ino);
+                assert_eq!((found, found.nlink), (walk(&auto, &format!("records/{i}")).unwrap(), 2));
+            }
+        }
+        for wrong in ["00000001.png", "00000001", "1.jpg", "00000001.jpg.jpg", "00000300.txt", "00000001.JPG", "x"] {
+            assert_eq!(auto.lookup(files, wrong.as_bytes()), Err(Errno::NOENT), "{wrong}");
+        }
+        let fixed = FsOptions { names: Some("img-{index:03}.jpg".parse().unwrap()), ..options() };
+        let fixed = open_with(&path, FsOptions { root: Some("files".into()), ..fixed });
+        assert_eq!(names(&fixed, "")[298..], ["img-298.jpg", "img-299.jpg"]);
+        assert_eq!(read_all(&fixed, walk(&fixed, "img-003.jpg").unwrap().ino, 4096).unwrap(), records[3]);
+        assert_eq!(walk(&fixed, "img-3.jpg"), Err(Errno::NOENT));
+        let plain = open(&path);
+        assert_eq!(walk(&plain, "files"), Err(Errno::NOENT));
+        assert_eq!(plain.getattr(Node::Files(0).ino().unwrap()), Err(Errno::NOENT));
+        assert_eq!(plain.readdir(Node::Files(0).ino().unwrap(), 2, &mut |_| true), Err(Errno::NOENT));
+    }
+}
+
+#[test]
+fn statistics_fit_their_file_whatever_they_are() {
+    let dir = TempDir::new().unwrap();
+    plain_store(&dir.path().join("s"), Codec::Raw, &[vec![1]]);
+    let fs = open(&dir.path().join("s"));
+    for op in crate::timing::Op::ALL {
+        fs.timings().count(op, Duration::from_nanos(u64::MAX), true);
+    }
+    fs.counters().read_bytes.add(u64::MAX / 2);
+    let attr = walk(&fs, ".zrfs/stats.json").unwrap();
+    let text = read_all(&fs, attr.ino, 1 << 20).unwrap();
+    assert_eq!(text.len() as u64, attr.size);
+    let stats: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(stats["requests"]["listxattr"]["errors"], 1);
+    assert!(text[3000..].iter().all(u8::is_ascii_whitespace), "there is room for larger numbers");
+}
+
+#[test]
+fn pictures_are_png_files() {
+    let dir = TempDir::new().unwrap();
+    let u1 = DType::parse("|u1").unwrap();
+    let dense = dir.path().join("d");
+    let pixels = bytes(1, 3 * 20 * 30 * 3);
+    let mut writer = DenseWriter::create(&dense, WriterOptions::new(Codec::Zstd), u1.clone(), vec![20, 30, 3]).unwrap();
+    writer.append(&pixels).unwrap();
+    writer.close().unwrap();
+    let fs = open(&dense);
+    assert_eq!(names(&fs, ""), ["records", "npy", "png", ".zrfs"]);
+    assert_eq!(names(&fs, "png"), ["0.png", "1.png", "2.png"]);
+    for i in 0..3 {
+        let attr = walk(&fs, &format!("png/{i}.png")).unwrap();
+        let want = Image::of(&u1, &[20, 30, 3]).unwrap().encode(&pixels[i * 1800..][..1800]);
+        for step in [1 << 20, 4096, 100] {
+            assert_eq!(read_all(&fs, attr.ino, step).unwrap(), want);
+        }
+        assert_eq!(attr.size, want.len() as u64);
+    }
+    assert_eq!(walk(&fs, "png/3.png"), Err(Errno::NOENT));
+    assert_eq!(walk(&fs, "png/0"), Err(Errno::NOENT));
+
+    // Of a ragged store those records that are pictures.
+    let ragged = dir.path().join("r");
+    let mut writer = RaggedWriter::create(&ragged, WriterOptions::new(Codec::Raw), u1).unwrap();
+    for (shape, n) in [(&[2, 3][..], 6), (&[6], 6), (&[1, 2, 4], 8), (&[1, 2, 5], 10)] {
+        writer.append(&[(shape, &bytes(1, n))]).unwrap();
+    }
+    writer.close().unwrap();
+    let fs = open(&ragged);
+    assert_eq!(names(&fs, "png"), ["0.png", "2.png"]);
+    let png = walk(&fs, "png").unwrap().ino;
+    for round in [1, 2, 50] {
+        let rounds: Vec<u64> = list(&fs, png, 0, round, true).unwrap().into_iter().map(|(_, next, _)| next).collect();
+        assert_eq!(rounds, [1, 2, 3, 5], "offsets are places, those of others included");
+    }
+    assert_eq!(walk(&fs, "png/1.png"), Err(Errno::NOENT));
+    assert_eq!(fs.getattr(Node::Png(0, 3).ino().unwrap()), Err(Errno::NOENT));
+
+    let plain = dir.path().join("p");
+    plain_store(&plain, Codec::Raw, &[bytes(1, 9)]);
+    assert_eq!(walk(&open(&plain), "png"), Err(Errno::NOENT));
 }

@@ -4,6 +4,7 @@ pub use tempfile::TempDir;
 
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,9 +31,15 @@ pub struct Done {
 
 /// Runs a program; it is killed, and the test fails, when it takes longer than the deadline.
 pub fn run(program: &str, args: &[&str]) -> Done {
+    run_for(DEADLINE, program, args)
+}
+
+/// The same with a deadline of its own.
+pub fn run_for(deadline: Duration, program: &str, args: &[&str]) -> Done {
     let mut command = Command::new(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
+    // In a group of its own, so that what it started goes with it, and no terminal's keys are for it.
+    let mut child = command.process_group(0).spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
     let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = std::thread::spawn(move || {
         let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -40,11 +47,11 @@ pub fn run(program: &str, args: &[&str]) -> Done {
         [out, err].map(|b| String::from_utf8_lossy(&b).into_owned())
     });
     let start = Instant::now();
-    while !read.is_finished() && start.elapsed() < DEADLINE {
+    while !read.is_finished() && start.elapsed() < deadline {
         std::thread::sleep(Duration::from_millis(2));
     }
     if !read.is_finished() {
-        let _ = child.kill();
+        let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status();
         panic!("{program} {args:?} hangs");
     }
     let code = child.wait().unwrap().code();
@@ -188,8 +195,9 @@ impl Mount {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone().unwrap());
         let mut child = command.spawn().unwrap();
         let start = Instant::now();
-        // `stat -f` asks the server, so a dead mount below is not taken for this one.
-        let answers = || run("stat", &["-f", mountpoint.to_str().unwrap()]).code == Some(0);
+        // `stat -f` asks the server, so a dead mount below is not taken for this one; nor is the directory for a mount,
+        // whose file system is of another kind.
+        let answers = || run("stat", &["-f", "-c", "%t", mountpoint.to_str().unwrap()]).out == "65735546\n";
         while !is_mounted(mountpoint) || !answers() {
             let ended = child.try_wait().unwrap();
             if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
@@ -213,6 +221,26 @@ impl Mount {
 
     pub fn is_mounted(&self) -> bool {
         is_mounted(&self.mountpoint)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory of the process in KiB.
+    pub fn resident(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// The most that it ever was.
+    pub fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    fn status(&self, field: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
     }
 
     pub fn is_running(&mut self) -> bool {

@@ -1,0 +1,184 @@
+//! Reading many records at once, by any choice of indices, and one after the other.
+
+use super::{Dataset, Stream};
+use crate::error::{Error, Result};
+use crate::format::Kind;
+use crate::format::dtype::DType;
+use crate::select::Selection;
+use crate::store::Store;
+use std::collections::VecDeque;
+
+/// What a read of several records gives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Values {
+    /// Of a dense store: one array.
+    Dense {
+        /// The type of its items.
+        dtype: DType,
+        /// Its shape: the number of records and then the shape of a record; for a single index the latter alone.
+        shape: Vec<u64>,
+        /// Its bytes, in C order.
+        bytes: Vec<u8>,
+    },
+    /// Of a ragged store: each record's array.
+    Ragged {
+        /// The type of the items.
+        dtype: DType,
+        /// The arrays' bytes, one after the other, each in C order.
+        bytes: Vec<u8>,
+        /// Where in `bytes` each begins.
+        offsets: Vec<u64>,
+        /// The shape of each.
+        shapes: Vec<Vec<u64>>,
+    },
+    /// Of a store without a type: each record's bytes.
+    Bytes {
+        /// The records, one after the other.
+        bytes: Vec<u8>,
+        /// Where in `bytes` each begins.
+        offsets: Vec<u64>,
+    },
+}
+
+impl Stream {
+    /// Reads the records of `selection`, decoding on all cores where that pays.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] or [`Error::OutOfRange`], naming index and length, if the selection does not fit the stream;
+    /// [`Error::Record`], which names the index, if a record cannot be read or its bytes and shape do not agree.
+    pub fn get(&self, selection: &Selection) -> Result<Values> {
+        let indices = selection.resolve(self.len())?.to_vec();
+        let (bytes, offsets) = self.store().gather_packed(&indices)?;
+        let Some(schema) = self.schema() else { return Ok(Values::Bytes { bytes, offsets }) };
+        let dtype = schema.dtype.clone();
+        match &schema.kind {
+            Kind::Ragged => {
+                let shape = |&index: &u64| Ok(self.shape(index)?.unwrap_or_default());
+                Ok(Values::Ragged { dtype, bytes, offsets, shapes: indices.iter().map(shape).collect::<Result<_>>()? })
+            }
+            Kind::Dense { item_shape } => {
+                let record = schema.record_bytes().unwrap_or(0);
+                let wrong = indices.iter().zip(&offsets).enumerate().find(|(k, (_, at))| **at != *k as u64 * record);
+                // A record of another length shifts the ones after it; of the last one the total tells.
+                if bytes.len() as u64 != record.saturating_mul(indices.len() as u64) || wrong.is_some() {
+                    let mut bad = indices.iter().map(|&index| self.shape(index));
+                    return match bad.find_map(Result::err) {
+                        Some(e) => Err(e),
+                        None => Err(Error::invalid("the records changed while they were read")),
+                    };
+                }
+                let count = (!selection.is_one()).then_some(indices.len() as u64);
+                Ok(Values::Dense { dtype, shape: count.into_iter().chain(item_shape.iter().copied()).collect(), bytes })
+            }
+        }
+    }
+
+    /// The records of `selection`, one after the other, read ahead and decoded in parallel; see [`Store::iter`].
+    ///
+    /// # Errors
+    /// As [`get`](Stream::get), for a selection that does not fit.
+    pub fn iter(&self, selection: &Selection) -> Result<Records<'_>> {
+        Records::new(self.store(), selection)
+    }
+}
+
+impl Dataset {
+    /// Reads the records of `selection` from each stream, in the order of [`streams`](Dataset::streams).
+    ///
+    /// # Errors
+    /// As [`Stream::get`].
+    pub fn get(&self, selection: &Selection) -> Result<Vec<(&str, Values)>> {
+        self.streams().iter().map(|(name, stream)| Ok((&name[..], stream.get(selection)?))).collect()
+    }
+}
+
+/// About so many bytes of records are read ahead.
+const AHEAD_BYTES: u64 = 16 << 20;
+/// At most so many records are.
+const AHEAD_RECORDS: usize = 4096;
+
+/// The records of a store one after the other.
+pub struct Records<'s> {
+    store: &'s Store,
+    indices: Box<dyn Iterator<Item = u64> + Send>,
+    /// Indices that were too many for the last batch.
+    left: VecDeque<u64>,
+    batch: Vec<u64>,
+    bytes: Vec<u8>,
+    offsets: Vec<u64>,
+    at: usize,
+    failed: bool,
+}
+
+impl std::fmt::Debug for Records<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Records").field("store", &self.store.path()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// All records in the order of their indices, with their indices. They are read and decoded ahead in batches, on all
+    /// cores; what waits has at most about 16 MiB, or one record.
+    ///
+    /// The iterator ends after an error.
+    pub fn iter(&self) -> Records<'_> {
+        Records::over(self, 0..self.len())
+    }
+}
+
+impl<'s> Records<'s> {
+    fn new(store: &'s Store, selection: &Selection) -> Result<Self> {
+        Ok(Self::over(store, selection.resolve(store.len())?.into_iter()))
+    }
+
+    fn over(store: &'s Store, indices: impl Iterator<Item = u64> + Send + 'static) -> Self {
+        let (bytes, offsets) = (Vec::new(), Vec::new());
+        Records {
+            store,
+            indices: Box::new(indices),
+            left: VecDeque::new(),
+            batch: Vec::new(),
+            bytes,
+            offsets,
+            at: 0,
+            failed: false,
+        }
+    }
+
+    /// Reads the next batch.
+    fn read_ahead(&mut self) -> Result<()> {
+        (self.at, self.batch) = (0, Vec::new());
+        let more = AHEAD_RECORDS.saturating_sub(self.left.len());
+        self.left.extend(self.indices.by_ref().take(more));
+        let lengths = self.store.lengths(self.left.make_contiguous())?;
+        let mut sum = 0;
+        let fits = lengths.iter().take_while(|&&length| {
+            sum += u64::from(length);
+            sum <= AHEAD_BYTES
+        });
+        let n = fits.count().max(1).min(self.left.len());
+        self.batch = self.left.drain(..n).collect();
+        (self.bytes, self.offsets) = self.store.gather_packed(&self.batch)?;
+        Ok(())
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<(u64, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        if self.at >= self.batch.len()
+            && let Err(e) = self.read_ahead()
+        {
+            self.failed = true;
+            return Some(Err(e));
+        }
+        let (&index, &start) = (self.batch.get(self.at)?, self.offsets.get(self.at)?);
+        let end = self.offsets.get(self.at + 1).map_or(self.bytes.len(), |&end| end as usize);
+        self.at += 1;
+        Some(Ok((index, self.bytes.get(start as usize..end)?.to_vec())))
+    }
+}

@@ -1,0 +1,84 @@
+//! What holds in a forked child: a copy of its parent's memory, with none of the other threads that were at work in it.
+//! A lock that one of them held is never given back there, so a child waits for no lock that it inherited.
+
+use crate::error::Error;
+use std::path::Path;
+use std::sync::{
+    Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
+};
+
+/// The process that made something, and is the one that may wait for its locks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Maker(u32);
+
+impl Maker {
+    /// This process.
+    pub(crate) fn here() -> Self {
+        Maker(std::process::id())
+    }
+
+    /// Whether this process is the maker, and not a fork of it.
+    pub(crate) fn is_here(self) -> bool {
+        self.0 == std::process::id()
+    }
+
+    /// The number of the process that made it.
+    pub(crate) fn pid(self) -> u32 {
+        self.0
+    }
+
+    /// The error of a child that would write to its parent's store at `path`.
+    pub(crate) fn refusal(self, path: &Path) -> Error {
+        let (path, maker) = (path.display(), self.0);
+        Error::invalid(format!(
+            "{path} was opened for writing by process {maker}, of which this is a fork; write there"
+        ))
+    }
+
+    /// Takes the lock. `None` in a forked child where it is taken, perhaps for good.
+    pub(crate) fn lock<T>(self, lock: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        self.take(lock.try_lock(), || lock.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, for reading.
+    pub(crate) fn read<T>(self, lock: &RwLock<T>) -> Option<RwLockReadGuard<'_, T>> {
+        self.take(lock.try_read(), || lock.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, for writing.
+    pub(crate) fn write<T>(self, lock: &RwLock<T>) -> Option<RwLockWriteGuard<'_, T>> {
+        self.take(lock.try_write(), || lock.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A lock that is free is as good as new, in a child too; the process is only looked at where it is not.
+    fn take<G>(self, tried: TryLockResult<G>, wait: impl FnOnce() -> G) -> Option<G> {
+        match tried {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => self.is_here().then(wait),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_maker_waits() {
+        let (here, elsewhere) = (Maker::here(), Maker(0));
+        let (mutex, rw) = (Mutex::new(1), RwLock::new(2));
+        for maker in [here, elsewhere] {
+            assert_eq!(maker.lock(&mutex).map(|n| *n), Some(1));
+            assert_eq!(maker.read(&rw).map(|n| *n), Some(2));
+            assert_eq!(maker.write(&rw).map(|n| *n), Some(2));
+        }
+        let (held, written) = (mutex.lock().unwrap(), rw.write().unwrap());
+        assert!(elsewhere.lock(&mutex).is_none() && elsewhere.read(&rw).is_none() && elsewhere.write(&rw).is_none());
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| (here.lock(&mutex).map(|n| *n), here.read(&rw).map(|n| *n)));
+            drop((held, written));
+            assert_eq!(waits.join().unwrap(), (Some(1), Some(2)));
+        });
+    }
+}

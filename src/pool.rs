@@ -1,0 +1,131 @@
+//! The threads that work is shared out on: a pool of this process's own.
+//!
+//! A forked child has none of its parent's threads, and what its parent handed to a pool there would never be done. So
+//! each process makes a pool of its own, when it first has something to share out. Nothing here waits for another thread:
+//! while one makes the pool, or where none can be made, callers do their work themselves.
+
+use rayon::prelude::*;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A process's pool, in the order of the processes: each inherits those before its own.
+struct Slot {
+    /// The process, or 0 while there is none.
+    pid: AtomicU32,
+    /// Set once it is made; `None` in it where it could not be.
+    pool: OnceLock<Option<rayon::ThreadPool>>,
+}
+
+/// So many generations of processes that fork and then gather have a pool; those after them do without.
+const GENERATIONS: usize = 32;
+
+static SLOTS: [Slot; GENERATIONS] = [const { Slot { pid: AtomicU32::new(0), pool: OnceLock::new() } }; GENERATIONS];
+
+/// What work is shared out on: a pool, or the calling thread alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Pool(Option<&'static rayon::ThreadPool>);
+
+/// The pool of this process; the first call starts its threads. Costs a `getpid`.
+pub(crate) fn pool() -> Pool {
+    let pid = std::process::id();
+    for slot in &SLOTS {
+        match slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire) {
+            // This thread is the one to fill it, so setting it waits for nobody.
+            Ok(_) => {
+                let _ = slot.pool.set(start());
+                return Pool(slot.pool.get().and_then(Option::as_ref));
+            }
+            Err(owner) if owner == pid => return Pool(slot.pool.get().and_then(Option::as_ref)),
+            Err(_) => {}
+        }
+    }
+    Pool(None)
+}
+
+fn start() -> Option<rayon::ThreadPool> {
+    let built = rayon::ThreadPoolBuilder::new().thread_name(|n| format!("zrfs-{n}")).build();
+    built.inspect_err(|e| log::warn!("no threads can be started ({e}); working on one")).ok()
+}
+
+/// Whether this thread works for a pool: this one, or one of the caller's. Work within work stays there. To wait in one pool
+/// for another, a thread would take up more of its own pool's work meanwhile, which waits in turn, until the stack ends.
+fn is_worker() -> bool {
+    rayon::current_thread_index().is_some()
+}
+
+impl Pool {
+    /// How many threads work.
+    pub(crate) fn threads(self) -> usize {
+        self.0.map_or(1, rayon::ThreadPool::current_num_threads)
+    }
+
+    /// What `work` makes of each item, in their order.
+    pub(crate) fn map<T: Sync, R: Send>(self, items: &[T], work: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+        match self.0 {
+            Some(_) if items.len() > 1 && is_worker() => items.par_iter().map(work).collect(),
+            Some(pool) if items.len() > 1 => pool.install(|| items.par_iter().map(work).collect()),
+            _ => items.iter().map(work).collect(),
+        }
+    }
+
+    /// Does `work` on each `size` items; stops at an error, though not at once.
+    pub(crate) fn try_chunks<T: Send, E: Send>(
+        self,
+        items: &mut [T],
+        size: usize,
+        work: impl Fn(&mut [T]) -> Result<(), E> + Sync + Send,
+    ) -> Result<(), E> {
+        match self.0 {
+            Some(_) if items.len() > size && is_worker() => items.par_chunks_mut(size).try_for_each(work),
+            Some(pool) if items.len() > size => pool.install(|| items.par_chunks_mut(size).try_for_each(work)),
+            _ => items.chunks_mut(size).try_for_each(work),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_a_pool_and_without_it_is_the_same() {
+        for pool in [pool(), Pool(None)] {
+            let items: Vec<u64> = (0..1000).collect();
+            assert_eq!(pool.map(&items, |i| i * 2), items.iter().map(|i| i * 2).collect::<Vec<_>>());
+            let mut numbers = items.clone();
+            pool.try_chunks(&mut numbers, 7, |some| {
+                assert!(some.len() <= 7);
+                some.iter_mut().for_each(|n| *n += 1);
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            assert!(numbers.iter().zip(&items).all(|(n, i)| *n == i + 1));
+            assert_eq!(
+                pool.try_chunks(&mut numbers, 7, |some| if some.contains(&500) { Err(5) } else { Ok(()) }),
+                Err(5)
+            );
+        }
+        assert!(pool().threads() >= 1 && Pool(None).threads() == 1);
+    }
+
+    /// Callers with a pool of their own, whose threads all wait for ours at once.
+    #[test]
+    fn work_within_the_work_of_another_pool_ends() {
+        let outer: Vec<u64> = (0..20_000).collect();
+        let callers = rayon::ThreadPoolBuilder::new().num_threads(4).stack_size(256 << 10).build().unwrap();
+        let inner: Vec<u64> = (0..100).collect();
+        let one = |n: &u64| pool().map(&inner, |i| i + n).iter().sum::<u64>();
+        let sums: Vec<u64> = callers.install(|| outer.par_iter().map(one).collect());
+        assert!(sums.iter().zip(&outer).all(|(sum, n)| *sum == 4950 + 100 * n));
+    }
+
+    #[test]
+    fn work_within_work_ends() {
+        let outer: Vec<u64> = (0..50).collect();
+        let sums = pool().map(&outer, |n| {
+            let inner: Vec<u64> = (0..*n).collect();
+            pool().map(&inner, |i| i + 1).iter().sum::<u64>()
+        });
+        assert!(sums.iter().zip(&outer).all(|(sum, n)| *sum == n * (n + 1) / 2));
+    }
+}
