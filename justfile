@@ -15,9 +15,18 @@ demo:
 soak seconds="3600":
     ZRFS_SOAK_SECONDS={{seconds}} ZRFS_FILES=1000000 cargo test --release -p zrfs-mount --test conformance -- --nocapture soak:: gof603
 
-# Fuzz one target, or each in turn, for so many seconds (needs nightly Rust and cargo-fuzz)
+# Fuzz one target, or each in turn, for so many seconds (with libFuzzer where nightly Rust and cargo-fuzz are there)
 fuzz target="all" seconds="60":
     scripts/fuzz {{target}} {{seconds}}
+
+# The store's real limits: chunks of 4 GiB, records of 2 GiB (takes minutes, 9 GiB of disk and 5 GiB of memory)
+slow:
+    scripts/setup
+    cargo test --locked --release --test slow -- --ignored --nocapture --test-threads=1
+
+# Crashes at length: many outcomes of each power cut, many random walks, kills and readers for minutes
+crash outcomes="50" minutes="5":
+    scripts/crash {{outcomes}} {{minutes}}
 
 # Licenses, sources and duplicates of what we depend on (needs cargo-deny)
 deny:

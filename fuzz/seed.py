@@ -26,14 +26,45 @@ def header_table_schema():
     seed("shapes", b"\3" + bytes([0x91, 3, 0x92, 2, 3, 0x90, 0x91, 0xCD, 1, 0, 0x91, 0xCF] + [0] * 7 + [9]))
 
 
+FILES = ("meta.zr", "0.loc", "0.chunk", "schema.msgpack", "dict.zr", "sums.zr", "delete.zr", "shapes.zr", "schema.new")
+
+
+def files(path):
+    data = b""
+    for name in FILES:
+        file = path / name
+        content = file.read_bytes() if file.exists() else None
+        data += struct.pack("<H", 0xFFFF) if content is None else struct.pack("<H", len(content)) + content
+    return data
+
+
 def store():
     for path in stores:
-        data = b""
-        for name in ("meta.zr", "0.loc", "0.chunk", "schema.msgpack", "dict.zr"):
-            file = path / name
-            content = file.read_bytes() if file.exists() else None
-            data += struct.pack("<H", 0xFFFF) if content is None else struct.pack("<H", len(content)) + content
-        seed(path.name, data)
+        seed(path.name, files(path))
+
+
+# Their checksums are made to match by the targets.
+INTENTS = (
+    b"ZRSET\0\0\1" + struct.pack("<IIQQI", 1, 0, 0, 0, 0),
+    b"ZRSET\0\0\1" + struct.pack("<IIQQQQI", 2, 0, 5, 2, 3, 1, 0),
+)
+
+
+def dataset():
+    for path in stores:
+        for i, intent in enumerate(INTENTS):
+            seed(f"{path.name}-{i}", struct.pack("<H", len(intent)) + intent + files(path) * 2)
+
+
+def side_files():
+    for path in stores:
+        meta = (path / "meta.zr").read_bytes()
+        journal = b"ZRDEL\0\0\2" + meta * 2 + struct.pack("<Q", 1) + bytes(28) + bytes(4)
+        seed(f"delete-{path.name}", b"\0" + journal)
+    seed("shapes", b"\1ZRSHP\0\0\1" + bytes(28) + struct.pack("<QIII", 0, 1, 2, 0) + b"\x91\3")
+    seed("sums", b"\2ZRSUM\0\0\1" + bytes(24))
+    for i, intent in enumerate(INTENTS):
+        seed(f"intent-{i}", b"\3" + intent)
 
 
 def tree_index():
@@ -89,5 +120,5 @@ def dictionary():
     seed("raw", struct.pack("<H", 8) + b"any text" + struct.pack("<H", 4) + b"text")
 
 
-{f.__name__: f for f in (header_table_schema, store, tree_index, npy_idx, dictionary)}[target]()
+{f.__name__: f for f in (header_table_schema, store, dataset, side_files, tree_index, npy_idx, dictionary)}[target]()
 print(f"{len(list(corpus.iterdir()))} inputs in {corpus.relative_to(root)}")

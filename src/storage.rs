@@ -247,6 +247,30 @@ pub fn write_all_at(file: &dyn StoreFile, path: &Path, bufs: &mut [IoSlice<'_>],
     Ok(())
 }
 
+/// Bytes that [`rewrite`] writes together.
+const PIECE: u64 = 1 << 20;
+
+/// Writes the bytes `from..to` of `file` over themselves, as far as the file reaches, so that the next sync makes them
+/// durable. After a sync that failed, the kernel holds pages for clean that the disk does not have; a sync alone would
+/// pass over them and succeed.
+///
+/// # Errors
+/// [`Error::Io`] with the operating system's reason.
+pub(crate) fn rewrite(file: &dyn StoreFile, path: &Path, mut from: u64, to: u64) -> Result<()> {
+    let mut piece = Vec::new();
+    while from < to {
+        piece.resize(PIECE.min(to - from) as usize, 0);
+        let n = read_at_most(file, path, &mut piece, from)?;
+        piece.truncate(n);
+        if n == 0 {
+            return Ok(());
+        }
+        write_all_at(file, path, &mut [IoSlice::new(&piece)], from)?;
+        from += n as u64;
+    }
+    Ok(())
+}
+
 /// A file from an offset on, read as a stream.
 pub(crate) struct At<'a> {
     file: &'a dyn StoreFile,

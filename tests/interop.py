@@ -147,4 +147,9 @@ def main(command, *args):
     raise SystemExit(f"no command {command}")
 
 
-print(json.dumps(main(*sys.argv[1:])))
+if sys.argv[1:] == ["serve"]:
+    # One command a line, as a JSON list; one answer a line.
+    for line in sys.stdin:
+        print(json.dumps(main(*json.loads(line))), flush=True)
+else:
+    print(json.dumps(main(*sys.argv[1:])))

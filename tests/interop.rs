@@ -2,9 +2,12 @@
 //! deleted from and compacted. `interop.py` is the other side.
 
 mod common;
+#[path = "common/loaderx.rs"]
+mod side;
 
 use common::{ZRFS, noise, ok, scratch};
 use serde_json::{Value, json};
+use side::{assert_equal, describe, open, python};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,19 +15,7 @@ use zrfs::dataset::{DenseWriter, RaggedWriter};
 use zrfs::format::dtype::DType;
 use zrfs::format::{Codec, Kind};
 use zrfs::pack::Progress;
-use zrfs::{Error, Source, Stream, WriterOptions};
-
-/// The Python that has loaderx.
-fn python() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = std::env::var_os("ZRFS_PYTHON").map_or_else(|| root.join("target/venv/bin/python"), PathBuf::from);
-    assert!(
-        path.is_file(),
-        "{} is missing: run `scripts/setup`, which makes it with loaderx==1.5.2, or name one in ZRFS_PYTHON",
-        path.display()
-    );
-    path
-}
+use zrfs::{Error, Source, WriterOptions};
 
 /// Runs a command of `interop.py`; what it found.
 #[track_caller]
@@ -34,43 +25,10 @@ fn loaderx<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Valu
     serde_json::from_slice(&out).unwrap()
 }
 
-/// What zrfs reads, in the words of `interop.py`.
-fn describe(stream: &Stream) -> Value {
-    let schema = stream.schema().unwrap();
-    let kind = match schema.kind {
-        Kind::Dense { .. } => "dense",
-        Kind::Ragged => "ragged",
-    };
-    let all: Vec<u64> = (0..stream.len()).collect();
-    let (batch, offsets) = stream.store().gather_packed(&all).unwrap();
-    let record = |(&i, &offset): (&u64, &u64)| {
-        let record = stream.store().read(i).unwrap();
-        assert_eq!(batch[offset as usize..][..record.len()], record, "a batch differs from single records");
-        json!([stream.shape(i).unwrap().unwrap(), record.len(), crc32fast::hash(&record)])
-    };
-    let records: Vec<Value> = all.iter().zip(&offsets).map(record).collect();
-    json!({ "kind": kind, "dtype": schema.dtype.as_str(), "records": records })
-}
-
-#[track_caller]
-fn open(path: &Path) -> Stream {
-    Stream::open(path).unwrap_or_else(|e| panic!("{e}"))
-}
-
 /// Both sides must say the same of a store.
 #[track_caller]
 fn assert_agreed(path: &Path, theirs: &Value) {
     assert_equal(&describe(&open(path)), theirs, &path.display().to_string());
-}
-
-/// Two descriptions must be equal; the first record that differs is named.
-#[track_caller]
-fn assert_equal(one: &Value, two: &Value, what: &str) {
-    let (a, b) = (one["records"].as_array().unwrap(), two["records"].as_array().unwrap());
-    assert_eq!((&one["kind"], &one["dtype"], a.len()), (&two["kind"], &two["dtype"], b.len()), "{what}");
-    for (i, (a, b)) in a.iter().zip(b).enumerate() {
-        assert_eq!(a, b, "{what}: record {i}");
-    }
 }
 
 /// Loaderx's own description of the store at `path`.

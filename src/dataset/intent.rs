@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::DATASET_FILE;
 use crate::format::dataset::Intent;
-use crate::storage::{Storage, read_exact_at, write_all_at};
+use crate::storage::{Storage, StoreFile, read_exact_at, rewrite, write_all_at};
 use crate::store::shapes::{open_if_there, remove_if_there};
 use std::io::IoSlice;
 use std::path::Path;
@@ -33,13 +33,19 @@ pub(super) fn write(storage: &dyn Storage, dir: &Path, intent: &Intent) -> Resul
     let path = dir.join(DATASET_FILE);
     let file = storage.create_new(&path).map_err(Error::io("create", &path))?;
     write_all_at(&*file, &path, &mut [IoSlice::new(&intent.encode())], 0)?;
-    settle(storage, dir)
+    sync(storage, dir, &*file)
 }
 
-/// Makes an intent that is there durable: whoever wrote it may have been killed before.
+/// Makes an intent that is there durable: whoever wrote it may have been killed before, or seen its sync fail.
 pub(super) fn settle(storage: &dyn Storage, dir: &Path) -> Result<()> {
     let path = dir.join(DATASET_FILE);
     let file = storage.open_rw(&path).map_err(Error::io("open", &path))?;
+    rewrite(&*file, &path, 0, u64::MAX)?;
+    sync(storage, dir, &*file)
+}
+
+fn sync(storage: &dyn Storage, dir: &Path, file: &dyn StoreFile) -> Result<()> {
+    let path = dir.join(DATASET_FILE);
     file.sync().map_err(Error::io("sync", &path))?;
     storage.sync_dir(dir).map_err(Error::io("sync", dir))
 }

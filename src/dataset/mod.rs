@@ -5,6 +5,8 @@ mod compact;
 mod crash_tests;
 mod dense;
 mod intent;
+#[cfg(test)]
+mod model_tests;
 mod ragged;
 mod ragged_schema;
 mod read;
@@ -237,12 +239,10 @@ fn open_aligned(
             limit(&streams);
         }
         Some(Intent::Delete { length, indices }) => {
-            let left = length.saturating_sub(indices.len() as u64);
             for (name, stream) in &mut streams {
-                match stream.len() {
-                    len if len == length => stream.delete_in_memory(&indices)?,
-                    len if len == left => {}
-                    len => return Err(writer::half_deleted(path, name, len, length, left)),
+                let rest = writer::not_deleted(path, name, stream.len(), length, &indices)?;
+                if !rest.is_empty() {
+                    stream.delete_in_memory(rest)?;
                 }
             }
         }

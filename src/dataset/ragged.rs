@@ -12,7 +12,7 @@ use crate::format::dtype::DType;
 use crate::format::schema::{MAX_DIMS, bytes_of, encode_shape};
 use crate::format::shapes::{BLOCK_SHAPES, BlockHead, HEAD_LEN};
 use crate::format::{Kind, NEW_SCHEMA_FILE, SCHEMA_FILE, SHAPES_FILE, Schema};
-use crate::storage::write_all_at;
+use crate::storage::{rewrite, write_all_at};
 use crate::store::shapes::{Opened, Typed, open_if_there, remove_if_there};
 use crate::store::{Mark, Others, Writer, WriterOptions, check_lengths};
 use std::io::IoSlice;
@@ -285,9 +285,11 @@ impl Log {
             }
             complete_schema(w, &typed, opened, w.len())?;
         } else if open_if_there(&**w.storage(), dir.join(SHAPES_FILE))?.is_some() {
-            // The schema is complete, but whoever did that may have been killed before it was durable.
+            // The schema is complete, but whoever did that may have been killed before it was durable, or seen the sync
+            // of the list's length fail. The shapes themselves were durable before.
             let path = &typed.typed.path;
             let file = w.storage().open_rw(path).map_err(Error::io("open", path))?;
+            rewrite(&*file, path, typed.at.head, typed.at.offset)?;
             file.sync().map_err(Error::io("sync", path))?;
             w.storage().sync_dir(&dir).map_err(Error::io("sync", &dir))?;
         }

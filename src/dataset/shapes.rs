@@ -6,7 +6,7 @@
 //! has grown since, the scan goes on from where it ended.
 
 use crate::error::{Error, Result};
-use crate::format::schema::decode_shape;
+use crate::format::schema::{ShapesAt, decode_shape};
 use crate::format::shapes::{BLOCK_SHAPES, Base, HEAD_LEN};
 use crate::storage::At;
 use crate::store::shapes::{Blocks, Typed};
@@ -43,8 +43,10 @@ impl ShapeIndex {
 
     /// The index over the store as `typed` has it now: what was scanned before is not scanned again, if it is still so.
     pub(super) fn update(&self, typed: Typed) -> Result<Self> {
+        // Where the list of shapes begins elsewhere, because its length takes more bytes now, so does each shape.
+        let same_start = |at: &ShapesAt| self.typed.shapes.is_some_and(|before| before.offset == at.offset);
         let continues = match typed.shapes {
-            Some(at) if at.end.is_none() && u64::from(at.count) >= self.base.count => {
+            Some(at) if same_start(&at) && at.end.is_none() && u64::from(at.count) >= self.base.count => {
                 let now = typed.base(&at, self.base.end)?;
                 (now.start_crc, now.tail_crc) == (self.base.start_crc, self.base.tail_crc)
             }

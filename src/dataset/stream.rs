@@ -15,6 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A shape is looked for so often while a writer completes the schema.
 const TRIES: usize = 4;
 
+fn open_both(options: &OpenOptions, path: &Path) -> Result<(Store, Option<Typed>)> {
+    let store = options.open(path)?;
+    let typed = Typed::open(&**store.storage(), store.path(), store.deleted())?;
+    Ok((store, typed))
+}
+
 /// A store and, where it has one, its schema.
 #[derive(Debug)]
 pub struct Stream {
@@ -42,8 +48,15 @@ impl Stream {
     /// # Errors
     /// As [`open`](Stream::open).
     pub fn open_with(options: &OpenOptions, path: impl AsRef<Path>) -> Result<Self> {
-        let store = options.open(path)?;
-        let typed = Typed::open(&**store.storage(), store.path(), store.deleted())?;
+        let path = path.as_ref();
+        let (mut store, mut typed) = open_both(options, path)?;
+        for _ in 1..TRIES {
+            // The schema that a deletion brings is another's, once a writer goes on with the next.
+            if !store.deleted() || store.still_deleted()? {
+                break;
+            }
+            (store, typed) = open_both(options, path)?;
+        }
         if let Some(typed) = &typed
             && let Some(said) = typed.schema.codec
             && said != store.codec()

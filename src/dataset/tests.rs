@@ -42,6 +42,35 @@ fn keys(path: &Path) -> (Vec<String>, usize) {
     (pairs.iter().map(|(key, _)| key.as_str().unwrap().to_string()).collect(), shapes)
 }
 
+/// A reader that is open while the schema is written anew, with a longer length before its list: from no shape, and from
+/// shapes that all look alike, so that their bytes tell nothing of where each begins.
+#[test]
+fn a_reader_follows_a_list_that_grew_wider() {
+    let dir = tempfile::tempdir().unwrap();
+    for (k, (first, more)) in [(0, 277), (0, 16), (15, 1), (65_530, 10), (0, 65_536)].into_iter().enumerate() {
+        let path = dir.path().join(k.to_string());
+        let alike = |writer: &mut RaggedWriter, count: usize| {
+            writer.append(&vec![(&[1][..], &[7][..]); count]).unwrap();
+        };
+        let mut writer = RaggedWriter::create(&path, raw(), u1()).unwrap();
+        alike(&mut writer, first);
+        writer.close().unwrap();
+        let reader = Stream::open(&path).unwrap();
+        if first > 0 {
+            assert_eq!(reader.shape(0).unwrap(), Some(vec![1]));
+        }
+        let mut writer = RaggedWriter::open(&path, raw()).unwrap();
+        alike(&mut writer, more - 1);
+        writer.append(&[(&[1, 1], &[8])]).unwrap();
+        writer.close().unwrap();
+        let last = reader.store().refresh().unwrap() - 1;
+        assert_eq!(reader.shape(last).unwrap(), Some(vec![1, 1]), "{first} and {more}");
+        for index in 0..last {
+            assert_eq!(reader.shape(index).unwrap(), Some(vec![1]), "record {index} of {first} and {more}");
+        }
+    }
+}
+
 #[test]
 fn shapes_come_to_the_schema_at_every_width_of_its_list() {
     let dir = tempfile::tempdir().unwrap();

@@ -74,12 +74,10 @@ impl DatasetWriter {
             Some(Intent::Delete { length, indices }) => {
                 log::warn!("{}: finishing a deletion that was interrupted", self.path.display());
                 intent::settle(&*self.storage, &self.path)?;
-                let left = length.saturating_sub(indices.len() as u64);
                 for (name, stream) in &mut self.streams {
-                    match stream.len() {
-                        len if len == length => stream.delete_with(&indices, Others::DoNotSee)?,
-                        len if len == left => {}
-                        len => return Err(half_deleted(&self.path, name, len, length, left)),
+                    let rest = not_deleted(&self.path, name, stream.len(), length, &indices)?;
+                    if !rest.is_empty() {
+                        stream.delete_with(rest, Others::DoNotSee)?;
                     }
                 }
             }
@@ -239,10 +237,26 @@ impl DatasetWriter {
     }
 }
 
-/// The error of a stream that an interrupted deletion cannot have left at this length.
-pub(super) fn half_deleted(dataset: &Path, name: &str, len: u64, before: u64, after: u64) -> Error {
-    let reason = format!(
-        "a deletion was interrupted that takes each stream from {before} records to {after}, but the stream {name} has {len}"
-    );
-    Error::corrupt(dataset.join(DATASET_FILE), 0, reason)
+/// Those of `indices`, sorted from high to low, that an interrupted deletion has yet to take from the stream `name`, which
+/// had `length` records before and has `len` now. A large deletion takes several journals, each from where the one before
+/// ended, so a stream may have any length in between.
+///
+/// # Errors
+/// [`Error::Corrupt`] if the deletion cannot have left the stream at this length.
+pub(super) fn not_deleted<'i>(
+    dataset: &Path,
+    name: &str,
+    len: u64,
+    length: u64,
+    indices: &'i [u64],
+) -> Result<&'i [u64]> {
+    let rest = length.checked_sub(len).and_then(|done| indices.get(usize::try_from(done).ok()?..));
+    rest.ok_or_else(|| {
+        let after = length.saturating_sub(indices.len() as u64);
+        let reason = format!(
+            "a deletion was interrupted that takes each stream from {length} records to {after}, but the stream {name} \
+             has {len}"
+        );
+        Error::corrupt(dataset.join(DATASET_FILE), 0, reason)
+    })
 }

@@ -16,7 +16,7 @@ const DELETE: u32 = 2;
 pub enum Intent {
     /// It appends: the streams may differ in length, and the shortest has the records that count.
     Append,
-    /// It deletes: streams of `length` records have it before them, the others are done.
+    /// It deletes: a stream of `length` records has it before it, a shorter one has been rid of the first of `indices`.
     Delete {
         /// The length of each stream before.
         length: u64,

@@ -1,5 +1,6 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
+use super::delete::MAX_MOVES;
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer, vouch};
 use super::shapes::Typed;
@@ -36,13 +37,15 @@ pub struct WriterOptions {
     level: Option<i32>,
     dict: Option<Vec<u8>>,
     schema: Option<Schema>,
+    journal_moves: usize,
 }
 
 impl WriterOptions {
     /// A store of `codec` at the codec's usual level, on the real file system.
     pub fn new(codec: Codec) -> Self {
         let storage = Arc::new(Disk::default());
-        WriterOptions { storage, layout: Layout::STANDARD, codec, level: None, dict: None, schema: None }
+        let (layout, journal_moves) = (Layout::STANDARD, MAX_MOVES);
+        WriterOptions { storage, layout, codec, level: None, dict: None, schema: None, journal_moves }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -82,6 +85,13 @@ impl WriterOptions {
     #[must_use]
     pub fn layout(mut self, layout: Layout) -> Self {
         self.layout = layout;
+        self
+    }
+
+    /// Deletes in journals of so many moves at most: the seam for tests of large deletions.
+    #[cfg(test)]
+    pub(crate) fn journal_moves(mut self, moves: usize) -> Self {
+        self.journal_moves = moves;
         self
     }
 
@@ -207,6 +217,7 @@ impl WriterOptions {
             header,
             encoder: Arc::new(encoder),
             layout: self.layout,
+            journal_moves: self.journal_moves,
             maker: Maker::here(),
             sums,
             latched: false,
@@ -234,6 +245,8 @@ pub struct Writer {
     pub(super) header: Header,
     encoder: Arc<Encoder>,
     pub(super) layout: Layout,
+    /// A deletion of more records takes several journals.
+    pub(super) journal_moves: usize,
     maker: Maker,
     /// The checksums of a raw store.
     pub(super) sums: Option<Sums>,

@@ -15,7 +15,7 @@ use std::io::IoSlice;
 use std::path::Path;
 
 /// Moves in one journal; larger deletions are done in several.
-const MAX_MOVES: usize = 4 << 20;
+pub(super) const MAX_MOVES: usize = 4 << 20;
 /// A journal has at most so many bytes.
 const MAX_JOURNAL: u64 = (MAX_MOVES * MOVE_LEN + 256) as u64;
 
@@ -49,7 +49,7 @@ impl Writer {
         let step = |w: &mut Self| {
             w.deletions += 1;
             w.sync_all()?;
-            for part in doomed.chunks(MAX_MOVES) {
+            for part in doomed.chunks(w.journal_moves) {
                 prepare(w, part)?;
                 let journal = w.plan(part)?;
                 w.write_journal(&journal)?;

@@ -156,9 +156,9 @@ impl OpenOptions {
         let (moved, deleted) = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
                 header = journal.after;
-                (journal.moves.into_iter().collect(), true)
+                (journal.moves.into_iter().collect(), Some(header))
             }
-            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => (HashMap::new(), false),
+            delete::Found::Journal(_) | delete::Found::Broken | delete::Found::Nothing => (HashMap::new(), None),
         };
         if crashed {
             header.length = recover::whole_length(&files, &header, self.layout, &decoder, sums.as_ref())?;
@@ -215,8 +215,8 @@ pub struct Store {
     layout: Layout,
     /// Records that an interrupted deletion has yet to move.
     moved: HashMap<u64, Moved>,
-    /// Whether there is such a deletion.
-    deleted: bool,
+    /// The header after such a deletion, where there is one.
+    deleted: Option<Header>,
     /// The checksums of a raw store that has some.
     sums: Option<Sums>,
     verify_on_read: bool,
@@ -369,7 +369,16 @@ impl Store {
 
     /// Whether a deletion is pending, which is read as if it were done.
     pub(crate) fn deleted(&self) -> bool {
-        self.deleted
+        self.deleted.is_some()
+    }
+
+    /// Whether the deletion that was pending when the store was opened still is. A writer may have finished it since, and
+    /// begun the next.
+    pub(crate) fn still_deleted(&self) -> Result<bool> {
+        Ok(match delete::read_journal(&self.files)? {
+            delete::Found::Journal(journal) => self.deleted == Some(journal.after),
+            delete::Found::Broken | delete::Found::Nothing => false,
+        })
     }
 
     /// Reads from now on as if `doomed`, sorted from high to low, were deleted.

@@ -12,19 +12,16 @@ use crate::error::{Error, Result};
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, Entry, Header, Layout};
 use crate::pool::pool;
-use crate::storage::{read_exact_at, write_all_at};
-use std::io::IoSlice;
+use crate::storage::{read_exact_at, rewrite};
 
 /// Records that are checked together.
 const BLOCK: u64 = 1024;
-/// Bytes that are rewritten together.
-const PIECE: usize = 1 << 20;
 
 impl Writer {
     /// After a crash: ends the store before the first record that is not whole, and makes the rest durable.
     pub(super) fn recover(&mut self, decoder: &Decoder) -> Result<()> {
         self.guarded(|w| {
-            shapes::sync_appended(&w.files)?;
+            shapes::settle_appended(&w.files)?;
             w.header.length = whole_length(&w.files, &w.header, w.layout, decoder, w.sums.as_ref())?;
             // Before any file is extended, or the holes would pass for raw records in the next recovery.
             w.commit()?;
@@ -50,10 +47,8 @@ impl Writer {
         self.sync()
     }
 
-    /// Writes the records that were never synced over themselves. After a sync that failed, the kernel may hold pages
-    /// for clean that the disk does not have; the next sync would pass over them and succeed.
+    /// Writes the records that were never synced over themselves; see [`rewrite`].
     fn rewrite_unsynced(&mut self) -> Result<()> {
-        let mut piece = Vec::new();
         let mut at = self.header.durable();
         while at < self.header.length {
             let end = self.header.length.min(at + BLOCK);
@@ -62,13 +57,8 @@ impl Writer {
             for entry in &entries {
                 let part = Part::Chunk(entry.chunk_id);
                 let (file, path) = (self.files.get(part)?, self.files.path(part));
-                let (mut from, to) = (u64::from(entry.offset), u64::from(entry.offset) + u64::from(entry.phys_length));
-                while from < to {
-                    piece.resize(PIECE.min((to - from) as usize), 0);
-                    read_exact_at(&*file, &path, &mut piece, from, "the record")?;
-                    write_all_at(&*file, &path, &mut [IoSlice::new(&piece)], from)?;
-                    from += piece.len() as u64;
-                }
+                let from = u64::from(entry.offset);
+                rewrite(&*file, &path, from, from + u64::from(entry.phys_length))?;
             }
             let table: Vec<u8> = entries.iter().flat_map(Entry::encode).collect();
             self.write_table(at, &table)?;

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::schema::{ShapesAt, decode_shape};
 use crate::format::shapes::{BLOCK_HEAD_LEN, Base, BlockHead, HEAD_LEN, TAIL};
 use crate::format::{Kind, NEW_SCHEMA_FILE, SCHEMA_FILE, SHAPES_FILE, Schema};
-use crate::storage::{At, Storage, StoreFile, read_at_most};
+use crate::storage::{At, Storage, StoreFile, read_at_most, rewrite};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -220,10 +220,13 @@ pub(super) fn shaped_length(files: &Files, durable: u64) -> Result<u64> {
 }
 
 /// Makes the shapes that an interrupted writer appended durable, before the header promises their records.
-pub(super) fn sync_appended(files: &Files) -> Result<()> {
+pub(super) fn settle_appended(files: &Files) -> Result<()> {
     let path = files.dir().join(SHAPES_FILE);
     match files.storage().open_rw(&path) {
-        Ok(file) => file.sync().map_err(Error::io("sync", path)),
+        Ok(file) => {
+            rewrite(&*file, &path, 0, u64::MAX)?;
+            file.sync().map_err(Error::io("sync", path))
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(Error::io("open", path)(e)),
     }
