@@ -461,15 +461,27 @@ impl Writer {
     }
 
     pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        let encoded = Encoded::shared_out(&self.encoder, records)?;
-        self.place(&encoded, records)
+        if self.sums.is_none() || !sums::worth_sharing(records) {
+            let encoded = Encoded::shared_out(&self.encoder, records)?;
+            return self.place(&encoded, records);
+        }
+        // Raw records are summed by one thread while another writes them.
+        let encoded = Encoded::Raw(Vec::new());
+        let (sums, written) = pool().join(|| sums::sums(records), || self.write_frames(&encoded, records));
+        let (header, table) = written?;
+        self.count_in(header, &table, &sums)
     }
 
-    /// Gives each frame of `records` its place, writes the checksums and frames, then the table, then the header.
+    /// Gives each frame of `records` its place, writes the frames and checksums, then the table, then the header.
     pub(super) fn place(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
-        if let (Encoded::Raw(sums), Some(file)) = (encoded, &mut self.sums) {
-            file.put(self.header.length, sums)?;
-        }
+        let (header, table) = self.write_frames(encoded, records)?;
+        let sums = if let Encoded::Raw(sums) = encoded { &sums[..] } else { &[] };
+        self.count_in(header, &table, sums)
+    }
+
+    /// Writes the frames behind the last ones, where no header counts them yet. Returns the header that will, and their
+    /// entries.
+    fn write_frames(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<(Header, Vec<u8>)> {
         let mut header = self.header;
         let mut table = Vec::new();
         let mut run: Vec<IoSlice<'_>> = Vec::new();
@@ -495,7 +507,15 @@ impl Writer {
             header.length = header.length.checked_add(1).ok_or_else(full)?;
         }
         self.write_chunk(run_chunk, run_offset, &mut run)?;
-        self.write_table(self.header.length, &table)?;
+        Ok((header, table))
+    }
+
+    /// Writes what belongs to the records that were written, and at last the header that counts them.
+    fn count_in(&mut self, mut header: Header, table: &[u8], sums: &[u32]) -> Result<()> {
+        if let Some(file) = &mut self.sums {
+            file.put(self.header.length, sums)?;
+        }
+        self.write_table(self.header.length, table)?;
         if !matches!(header.note, Note::Unsynced(_)) {
             header.note = Note::Unsynced(self.header.length);
         }
@@ -549,7 +569,7 @@ pub(crate) fn check_lengths(records: &[&[u8]]) -> Result<()> {
 
 /// A round of records as they will stand in the chunks, before they have a place there.
 pub(super) enum Encoded {
-    /// Raw records stay as they are; these are their checksums.
+    /// Raw records stay as they are; these are their checksums, where they were made beforehand.
     Raw(Vec<u32>),
     /// Frames that stand one after the other, and the length of each.
     Frames(Vec<(Vec<u8>, Vec<usize>)>),

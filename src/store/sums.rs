@@ -209,12 +209,14 @@ pub(super) fn sum(record: &[u8]) -> u32 {
     sum_of(crc32fast::hash(record))
 }
 
+/// Whether making the sums of a batch is worth another thread.
+pub(super) fn worth_sharing(records: &[&[u8]]) -> bool {
+    records.iter().map(|r| r.len()).sum::<usize>() >= WORTH_SHARING
+}
+
 /// The sums of a batch, made on all cores where that pays.
 pub(super) fn sums(records: &[&[u8]]) -> Vec<u32> {
-    if records.len() < 2 || records.iter().map(|r| r.len()).sum::<usize>() < WORTH_SHARING {
-        return records.iter().map(|r| sum(r)).collect();
-    }
-    pool().map(records, |r| sum(r))
+    if worth_sharing(records) { pool().map(records, |r| sum(r)) } else { records.iter().map(|r| sum(r)).collect() }
 }
 
 /// The sum of `length` bytes at `offset` of a chunk. Memory does not grow with the record.
