@@ -283,3 +283,23 @@ fn a_lease_is_renewed() {
     assert_ne!(fs::read(path.join("sums.zr")).unwrap(), head);
     assert_eq!(sums.sure_from(&*meta).unwrap(), 0);
 }
+
+/// Batches of a size that one thread sums while another writes, over chunks that roll over.
+#[test]
+fn large_batches_are_checked_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let layout = Layout { chunk_bytes: 3 << 20, ..Layout::STANDARD };
+    let records: Vec<Vec<u8>> = (0..700).map(|i| record(i).repeat(1 + i * 7 % 300)).collect();
+    let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
+    assert!(slices.iter().map(|r| r.len()).sum::<usize>() > 3 << 20);
+    let mut writer = WriterOptions::new(Codec::Raw).layout(layout).create(dir.path().join("s")).unwrap();
+    writer.append(&slices[..350]).unwrap();
+    writer.append(&slices).unwrap();
+    writer.close().unwrap();
+    let store = OpenOptions::new().layout(layout).verify_on_read(true).open(dir.path().join("s")).unwrap();
+    let found = store.verify(&Progress::default(), &mut |bad| panic!("{bad:?}")).unwrap();
+    assert_eq!((found.records, found.unchecked, found.bad), (1050, 0, 0));
+    for (k, want) in slices[..350].iter().chain(&slices).enumerate() {
+        assert_eq!(store.read(k as u64).unwrap(), *want, "record {k}");
+    }
+}
