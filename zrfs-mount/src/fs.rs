@@ -4,14 +4,15 @@
 //! store                    dataset
 //! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
 //! ├── npy/17.npy           ├── tree/…
-//! ├── png/17.png           └── .zrfs/info.json, stats.json
+//! ├── png/17.png           └── .zrfs/info.json, stats.json, readahead
 //! ├── files/00000017.jpg
-//! └── .zrfs/info.json, stats.json
+//! └── .zrfs/info.json, stats.json, readahead
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
 mod ahead;
+mod announce;
 mod attr;
 mod counters;
 mod files;
@@ -122,6 +123,7 @@ pub struct Fs {
     states: Vec<StreamState>,
     cache: DecodedCache,
     ahead: Ahead,
+    spelled: announce::Spelled,
     counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
@@ -166,6 +168,7 @@ impl Fs {
             states,
             cache,
             ahead,
+            spelled: announce::Spelled::default(),
             counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
