@@ -11,6 +11,7 @@
 //!
 //! A damaged file is left out, for its reader to get the error.
 
+pub mod announced;
 pub mod device;
 pub mod order;
 #[cfg(test)]
@@ -18,8 +19,9 @@ mod tests;
 mod within;
 
 use crate::fs::Fs;
+use announced::Line;
 use device::PageCache;
-use order::{Claim, Item, Orders, Place};
+use order::{Claim, Item, Orders, Place, Space};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io;
@@ -102,9 +104,19 @@ impl Ahead {
 
     /// Takes note of the first read of a file.
     pub fn note(&self, place: Place) {
-        if self.lock().orders.note(place) && self.waiting.load(Ordering::Relaxed) > 0 {
+        if self.lock().orders.note(place, self.budget) && self.waiting.load(Ordering::Relaxed) > 0 {
             self.work.notify_one();
         }
+    }
+
+    /// Follows an announced order, as soon as somebody reads in it.
+    pub fn announce(&self, line: Line) {
+        self.lock().orders.announce(line);
+    }
+
+    /// Whether an order in this space was announced.
+    pub fn has_announced(&self, space: Space) -> bool {
+        self.lock().orders.has_announced(space)
     }
 
     /// Takes note of a read in a large file of pieces of `piece` bytes; `find` tells the records of those pieces of it
@@ -185,6 +197,15 @@ pub fn start(fs: &Arc<Fs>, to: &Arc<dyn PageCache>, threads: usize) -> io::Resul
     Ok(())
 }
 
+/// Whether the kernel knows a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
+    /// It should be asked before the file is decoded.
+    Ask,
+}
+
 struct Worker<'a> {
     fs: &'a Fs,
     to: &'a dyn PageCache,
@@ -197,12 +218,12 @@ impl Worker<'_> {
         let ahead = self.fs.ahead();
         let mut items = Vec::with_capacity(claim.files);
         let cursor = self.fs.next_files(&claim, BATCH_BYTES, &mut items);
-        ahead.lock().orders.give_back(claim.id, cursor, &items);
+        ahead.lock().orders.give_back(claim.id, cursor, &items, ahead.budget);
         if ahead.waiting.load(Ordering::Relaxed) > 0 {
             // Another worker goes on where this one stopped.
             ahead.work.notify_one();
         }
-        let mut unlisted = claim.unlisted;
+        let mut known = if claim.unlisted { Known::Ask } else { Known::Yes };
         let mut stored = Vec::with_capacity(items.len());
         for item in &items {
             if ahead.ended.load(Ordering::Relaxed) {
@@ -215,28 +236,29 @@ impl Worker<'_> {
                 self.fs.counters().passed.add(1);
                 continue;
             }
-            match self.push(item, unlisted, &claim) {
+            match self.push(item, known, &claim) {
                 Ok(Some(true)) => {
-                    unlisted = false;
+                    known = Known::Yes;
                     stored.push(item.at);
                 }
-                Ok(Some(false)) => unlisted = true,
+                // What comes right after is not known either; the next claim asks again.
+                Ok(Some(false)) => known = Known::No,
                 Ok(None) => {}
                 Err(Errno::NOTCONN | Errno::NODEV | Errno::CONNABORTED) => return ahead.end(),
                 // Out of memory, say: the reader asks for it.
                 Err(e) => log::debug!("a file was not pushed: {e}"),
             }
         }
-        ahead.lock().orders.settle(claim.id, &stored, unlisted);
+        ahead.lock().orders.settle(claim.id, &stored, known != Known::Yes);
     }
 
     /// Pushes a file; whether the kernel knows it, if that was asked.
-    fn push(&mut self, item: &Item, ask: bool, claim: &Claim) -> Result<Option<bool>, Errno> {
+    fn push(&mut self, item: &Item, known: Known, claim: &Claim) -> Result<Option<bool>, Errno> {
         let (fs, counters) = (self.fs, self.fs.counters());
         let Some(ino) = item.node.ino() else { return Ok(None) };
-        if ask && self.to.store(ino, &[]) == Err(Errno::NOENT) {
+        if known == Known::No || (known == Known::Ask && self.to.store(ino, &[]) == Err(Errno::NOENT)) {
             counters.unlisted.add(1);
-            fs.decode_ahead(item.node);
+            fs.decode_ahead(item.node, item.bytes);
             return Ok(Some(false));
         }
         let Some(loaded) = fs.load(item.node, item.bytes, &mut self.buffer) else {

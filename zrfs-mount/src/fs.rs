@@ -4,14 +4,15 @@
 //! store                    dataset
 //! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
 //! ├── npy/17.npy           ├── tree/…
-//! ├── png/17.png           └── .zrfs/info.json, stats.json
+//! ├── png/17.png           └── .zrfs/info.json, stats.json, readahead
 //! ├── files/00000017.jpg
-//! └── .zrfs/info.json, stats.json
+//! └── .zrfs/info.json, stats.json, readahead
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
 mod ahead;
+mod announce;
 mod attr;
 mod counters;
 mod files;
@@ -49,8 +50,10 @@ pub const NAME_MAX: usize = 255;
 pub const FOREVER: Duration = Duration::from_secs(365 * 86400);
 /// What changes when another process appends is asked for again after this long.
 pub const SOON: Duration = Duration::from_secs(1);
-/// Above so many files a listing gives attributes only where the kernel sees them used.
-const MAX_LISTED: u64 = 1 << 20;
+/// Above so many records, which are all in one directory, a listing gives attributes only where the kernel sees them used.
+const MAX_LISTED: u64 = 100_000;
+/// The same for the files of a tree, which are in many directories.
+const MAX_LISTED_IN_TREE: u64 = 1 << 20;
 /// A store's length is read again at most this often.
 const REFRESH_MS: u64 = 100;
 /// Damage is logged for at most so many files; a store damaged everywhere must not fill a disk with its log.
@@ -122,6 +125,7 @@ pub struct Fs {
     states: Vec<StreamState>,
     cache: DecodedCache,
     ahead: Ahead,
+    spelled: announce::Spelled,
     counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
@@ -166,6 +170,7 @@ impl Fs {
             states,
             cache,
             ahead,
+            spelled: announce::Spelled::default(),
             counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
@@ -230,7 +235,10 @@ impl Fs {
     /// Whether listings should always come with attributes. Reading a file then costs one round trip instead of two, but
     /// the kernel keeps about 1 KiB for each file listed, and a listing alone takes several times longer.
     pub fn lists_all_attributes(&self) -> bool {
-        self.statfs().is_ok_and(|s| s.files <= MAX_LISTED)
+        match self.tree() {
+            Ok(tree) => tree.node_count() <= MAX_LISTED_IN_TREE,
+            Err(_) => self.source.len() <= MAX_LISTED,
+        }
     }
 
     /// The node that an inode number stands for. It need not exist.

@@ -101,6 +101,7 @@ impl Filesystem for Adaptor {
             | InitFlags::FUSE_CACHE_SYMLINKS
             | InitFlags::FUSE_NO_OPEN_SUPPORT
             | InitFlags::FUSE_NO_OPENDIR_SUPPORT
+            | InitFlags::FUSE_HAS_IOCTL_DIR
             // Makes the kernel look at a directory's time before it lists it from its cache.
             | InitFlags::FUSE_AUTO_INVAL_DATA;
         let wanted = if self.fs.lists_all_attributes() { wanted } else { wanted | InitFlags::FUSE_READDIRPLUS_AUTO };
@@ -247,15 +248,18 @@ impl Filesystem for Adaptor {
     fn ioctl(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
-        _cmd: u32,
-        _in_data: &[u8],
+        command: u32,
+        data: &[u8],
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        reply.error(fuser::Errno::ENOTTY);
+        match self.guarded(Op::Ioctl, ino.0, || self.fs.ioctl(ino.0, command, data)) {
+            Ok(()) => reply.ioctl(0, &[]),
+            Err(e) => reply.error(e),
+        }
     }
 
     fn lseek(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {

@@ -48,6 +48,10 @@ pub enum Node {
     Info,
     /// `.zrfs/stats.json`.
     Stats,
+    /// `.zrfs/readahead`.
+    Readahead,
+    /// A file in there, by the number that its look-up got.
+    Spelled(u64),
 }
 
 const FIXED: u64 = 1;
@@ -60,6 +64,7 @@ const TREE: u64 = 7;
 const PNGS: u64 = 8;
 const PNG: u64 = 9;
 const FILES: u64 = 10;
+const SPELLED: u64 = 11;
 
 impl Node {
     /// The node's inode number; `None` if its index or stream is too large to have one.
@@ -70,6 +75,8 @@ impl Node {
             Node::Zrfs => (FIXED, 0, 2),
             Node::Info => (FIXED, 0, 3),
             Node::Stats => (FIXED, 0, 4),
+            Node::Readahead => (FIXED, 0, 5),
+            Node::Spelled(i) => (SPELLED, 0, i),
             Node::Stream(s) => (STREAM, s, 0),
             Node::Records(s) => (RECORDS, s, 0),
             Node::Npys(s) => (NPYS, s, 0),
@@ -93,6 +100,7 @@ impl Node {
                 2 => Node::Zrfs,
                 3 => Node::Info,
                 4 => Node::Stats,
+                5 => Node::Readahead,
                 _ => return None,
             },
             STREAM => Node::Stream(stream),
@@ -104,6 +112,7 @@ impl Node {
             PNGS => Node::Pngs(stream),
             PNG => Node::Png(stream, index),
             FILES => Node::Files(stream),
+            SPELLED => Node::Spelled(index),
             _ => return None,
         };
         // Bits that the kind has no use for must be clear, so that each node has one number.
@@ -144,7 +153,8 @@ mod tests {
 
     #[test]
     fn numbers_are_unique_and_come_back() {
-        let mut nodes = vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info, Node::Stats];
+        let mut nodes =
+            vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info, Node::Stats, Node::Readahead, Node::Spelled(3)];
         for s in [0, 1, 17, MAX_STREAM - 1] {
             nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s), Node::Pngs(s), Node::Files(s)]);
             for i in [0, 1, 2, 255, 65535, 65536, u64::from(u32::MAX), 1 << 32, MAX_INDEX - 1] {
@@ -171,7 +181,7 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_nobody() {
-        for ino in [0, 15, 0x11, 0x50001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, u64::MAX] {
+        for ino in [0, 15, 0x11, 0x60001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, u64::MAX] {
             assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
         }
         assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);

@@ -19,11 +19,12 @@ pub enum Op {
     Statfs,
     Getxattr,
     Listxattr,
+    Ioctl,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 9] = [
+    pub const ALL: [Op; 10] = [
         Op::Lookup,
         Op::Getattr,
         Op::Readlink,
@@ -33,6 +34,7 @@ impl Op {
         Op::Statfs,
         Op::Getxattr,
         Op::Listxattr,
+        Op::Ioctl,
     ];
 
     /// Its name, as FUSE has it.
@@ -47,6 +49,7 @@ impl Op {
             Op::Statfs => "statfs",
             Op::Getxattr => "getxattr",
             Op::Listxattr => "listxattr",
+            Op::Ioctl => "ioctl",
         }
     }
 }

@@ -7,7 +7,10 @@
 //! Once the pages ahead of a reader are in the kernel, nothing is seen of it until it reaches a file that was not
 //! pushed. So an order accepts any place from where its reader was last to just beyond what was pushed, but for the
 //! places whose pages the kernel has: a read there is of somebody who hops about, or pages were dropped.
+//!
+//! Orders that readers announce are followed in the same way, on a line of their own ([`Line`]).
 
+use super::announced::Line;
 use crate::namespace::Node;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +21,8 @@ use std::time::{Duration, Instant};
 const RECENT: usize = 64;
 /// Orders that are followed at a time; a new one takes the place of the one longest without a read.
 const ORDERS: usize = 64;
+/// Announced orders, at most; a new one takes the place of the oldest.
+const ANNOUNCED: usize = 64;
 /// Records between two reads, at most, for them to be of one order.
 const FARTHEST: u64 = 64;
 /// Records that a reader of a tree may leave out once its order is known: files that are in its cache, say.
@@ -69,6 +74,8 @@ pub enum Cursor {
     },
     /// The node of the tree after which to go on.
     After(u64),
+    /// The place in an announced order.
+    Announced(u64),
 }
 
 /// A file that is to be pushed.
@@ -127,7 +134,11 @@ struct Order {
     restart: Option<(Cursor, u64)>,
     /// The kernel did not know the files that were pushed last.
     unlisted: bool,
+    /// Files are being found for it, until its window is full.
+    filling: bool,
     seen: Instant,
+    /// Its files, if it was announced.
+    line: Option<Box<Line>>,
 }
 
 /// What a worker takes to find the next files of an order.
@@ -145,6 +156,8 @@ pub struct Claim {
     pub reader: Arc<Reader>,
     /// Whether to ask the kernel if it knows a file before decoding it.
     pub unlisted: bool,
+    /// The next indices of an announced order.
+    pub indices: Vec<u64>,
 }
 
 /// All orders that are being followed.
@@ -155,6 +168,136 @@ pub struct Orders {
     next_id: u64,
 }
 
+impl Order {
+    /// An order whose reader was last at `last`; `frontier` is what comes next, found by `cursor`.
+    fn new(space: Space, stride: i64, last: u64, (cursor, frontier): (Cursor, u64), now: Instant) -> Order {
+        Order {
+            id: 0,
+            space,
+            stride,
+            reader: Arc::new(Reader { last: AtomicU64::new(last), forward: stride > 0 }),
+            frontier,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            window: FIRST_WINDOW,
+            cursor: Some(cursor),
+            restart: None,
+            unlisted: true,
+            filling: true,
+            seen: now,
+            line: None,
+        }
+    }
+
+    fn last(&self) -> u64 {
+        self.reader.last.load(Ordering::Relaxed)
+    }
+
+    /// How far it is from the order's reader to `place`, if a read there can be of this reader, and where that is on the
+    /// order's line.
+    fn distance(&self, place: &Place) -> Option<(i64, u64)> {
+        if self.space != place.space {
+            return None;
+        }
+        let (last, at) = match &self.line {
+            Some(line) => (self.last(), line.place_of(place.at)?),
+            None => (self.last(), place.at),
+        };
+        let (distance, reach) = if self.stride > 0 {
+            (at.checked_sub(last)?, self.frontier.saturating_sub(last))
+        } else {
+            (last.checked_sub(at)?, last.saturating_sub(self.frontier))
+        };
+        let (distance, reach) = (i64::try_from(distance).ok()?, i64::try_from(reach).ok()?);
+        let stride = self.stride.saturating_abs();
+        let slack = if self.space == Space::Tree { GAP as i64 } else { stride };
+        let mut farthest = reach.saturating_add(slack);
+        if self.line.is_some() {
+            farthest = i64::MAX;
+        } else if self.unlisted
+            && let Some(sent) = self.ahead.get(UNLISTED_LEAP)
+        {
+            farthest = farthest.min(i64::try_from(sent.at.abs_diff(last)).ok()?);
+        }
+        let expected = distance > 0
+            && distance <= farthest
+            && (self.space == Space::Tree || distance % stride == 0)
+            && !self.ahead.iter().any(|sent| sent.at == at && sent.stored);
+        expected.then_some((distance, at))
+    }
+
+    /// The reader was seen at `at`, which is `place` on the order's line.
+    fn advance(&mut self, at: u64, place: &Place, now: Instant) {
+        self.reader.last.store(at, Ordering::Relaxed);
+        self.seen = now;
+        while let Some(sent) = self.ahead.front().filter(|sent| self.reader.has_passed(sent.at)) {
+            self.ahead_bytes -= sent.bytes;
+            self.ahead.pop_front();
+        }
+        let beyond = self.reader.has_passed(self.frontier);
+        if at == self.frontier {
+            // It caught up: more has to be on its way.
+            self.window = (self.window * 2).clamp(FIRST_WINDOW, MAX_WINDOW);
+        } else if beyond && self.line.is_none() {
+            self.window = (self.window / 2).max(FIRST_WINDOW);
+        } else {
+            // Who announced an order leaves out what is in its cache.
+            self.window = self.window.max(FIRST_WINDOW);
+        }
+        if beyond {
+            self.restart = match &self.line {
+                Some(_) => at.checked_add(1).map(|next| (Cursor::Announced(next), next)),
+                None => after(place, self.stride),
+            };
+            self.apply_restart();
+        }
+        if let Some(line) = &mut self.line {
+            line.pass(at);
+            self.look_on();
+        }
+    }
+
+    fn apply_restart(&mut self) {
+        if let (Some(cursor), Some((restart, frontier))) = (&mut self.cursor, self.restart) {
+            (*cursor, self.frontier, self.restart) = (restart, frontier, None);
+        }
+    }
+
+    /// Looks further in an announced order.
+    fn look_on(&mut self) {
+        if let Some(line) = &mut self.line
+            && let Err(e) = line.reach(self.frontier)
+        {
+            log::error!("an announced order ends: {e}");
+        }
+    }
+
+    fn window(&self) -> usize {
+        if self.unlisted { self.window.min(UNLISTED_WINDOW) } else { self.window }
+    }
+
+    /// How many more files may be ahead of the reader.
+    fn room(&self, budget: u64) -> usize {
+        if self.cursor.is_none() || !self.filling || self.ahead_bytes >= budget {
+            return 0;
+        }
+        self.window().saturating_sub(self.ahead.len())
+    }
+
+    /// Starts to fill the window if half of it is free, so that no worker wakes for every file.
+    fn refill(&mut self, budget: u64) {
+        if self.filling || self.ahead.len() * 2 > self.window() || self.ahead_bytes > budget / 2 {
+            return;
+        }
+        self.filling = true;
+        if self.unlisted {
+            // Each read is seen, so its reader never catches up.
+            self.window = self.window.max((self.window * 2).min(UNLISTED_WINDOW));
+        }
+    }
+}
+
+/// Where an order goes on after its reader was seen at `place`.
 fn after(place: &Place, stride: i64) -> Option<(Cursor, u64)> {
     match (place.space, place.node) {
         (Space::Tree, Node::Tree(id)) => Some((Cursor::After(id), place.end)),
@@ -166,105 +309,64 @@ fn after(place: &Place, stride: i64) -> Option<(Cursor, u64)> {
     }
 }
 
-impl Order {
-    /// How far it is from the order's reader to `place`, if a read there can be of this reader.
-    fn distance(&self, place: &Place) -> Option<i64> {
-        let last = self.reader.last.load(Ordering::Relaxed);
-        let (distance, reach) = if self.stride > 0 {
-            (place.at.checked_sub(last)?, self.frontier.saturating_sub(last))
-        } else {
-            (last.checked_sub(place.at)?, last.saturating_sub(self.frontier))
-        };
-        let (distance, reach) = (i64::try_from(distance).ok()?, i64::try_from(reach).ok()?);
-        let stride = self.stride.saturating_abs();
-        let slack = if self.space == Space::Tree { GAP as i64 } else { stride };
-        let mut farthest = reach.saturating_add(slack);
-        if self.unlisted
-            && let Some(sent) = self.ahead.get(UNLISTED_LEAP)
-        {
-            farthest = farthest.min(i64::try_from(sent.at.abs_diff(last)).ok()?);
-        }
-        let expected = self.space == place.space
-            && distance > 0
-            && distance <= farthest
-            && (self.space == Space::Tree || distance % stride == 0)
-            && !self.ahead.iter().any(|sent| sent.at == place.at && sent.stored);
-        expected.then_some(distance)
-    }
-
-    /// The reader was seen at `place`.
-    fn advance(&mut self, place: &Place, now: Instant) {
-        self.reader.last.store(place.at, Ordering::Relaxed);
-        self.seen = now;
-        while let Some(sent) = self.ahead.front().filter(|sent| self.reader.has_passed(sent.at)) {
-            self.ahead_bytes -= sent.bytes;
-            self.ahead.pop_front();
-        }
-        if place.at == self.frontier {
-            // It caught up: more has to be on its way.
-            self.window = (self.window * 2).min(MAX_WINDOW);
-        } else if self.reader.has_passed(self.frontier) {
-            self.window = (self.window / 2).max(FIRST_WINDOW);
-        }
-        if self.reader.has_passed(self.frontier) {
-            self.restart = after(place, self.stride);
-            self.apply_restart();
-        }
-    }
-
-    fn apply_restart(&mut self) {
-        if let (Some(cursor), Some((restart, frontier))) = (&mut self.cursor, self.restart) {
-            (*cursor, self.frontier, self.restart) = (restart, frontier, None);
-        }
-    }
-
-    /// How many more files may be ahead of the reader.
-    fn room(&self, budget: u64) -> usize {
-        let window = if self.unlisted { self.window.min(UNLISTED_WINDOW) } else { self.window };
-        if self.cursor.is_none() || self.ahead_bytes >= budget {
-            return 0;
-        }
-        window.saturating_sub(self.ahead.len())
-    }
-}
-
 impl Orders {
-    /// Takes note of the first read of a file; whether there may be something to push.
-    pub fn note(&mut self, place: Place) -> bool {
+    /// Takes note of the first read of a file; whether there is something to push, of at most `budget` bytes for all
+    /// orders together.
+    pub fn note(&mut self, place: Place, budget: u64) -> bool {
         let now = Instant::now();
-        let nearest = self.orders.iter_mut().filter_map(|o| Some((o.distance(&place)?, o))).min_by_key(|(d, _)| *d);
-        if let Some((_, order)) = nearest {
-            order.advance(&place, now);
-            return true;
+        let share = self.share(budget);
+        let expected = self.orders.iter_mut().filter_map(|o| Some((o.distance(&place)?, o)));
+        let mut nearest = None;
+        if let Some(((_, at), order)) = expected.min_by_key(|((distance, _), _)| *distance) {
+            let next = at == order.frontier;
+            if order.line.as_mut().is_none_or(|line| line.is_believed(next)) {
+                order.advance(at, &place, now);
+                order.refill(share);
+                return order.room(share) > 0;
+            }
+            nearest = Some(order.id);
         }
+        let others = self.orders.iter_mut().filter(|o| o.space == place.space && Some(o.id) != nearest);
+        others.filter_map(|o| o.line.as_mut()).for_each(|line| line.missed());
         let found = self.stride_to(&place);
         if self.recent.len() == RECENT {
             self.recent.pop_back();
         }
         self.recent.push_front(place);
         let Some(stride) = found else { return false };
-        let Some((cursor, frontier)) = after(&place, stride) else { return false };
-        self.next_id += 1;
-        let order = Order {
-            id: self.next_id,
-            space: place.space,
-            stride,
-            reader: Arc::new(Reader { last: AtomicU64::new(place.at), forward: stride > 0 }),
-            frontier,
-            ahead: VecDeque::new(),
-            ahead_bytes: 0,
-            window: FIRST_WINDOW,
-            cursor: Some(cursor),
-            restart: None,
-            unlisted: true,
-            seen: now,
-        };
-        if self.orders.len() < ORDERS {
-            self.orders.push(order);
-        } else if let Some(oldest) = self.orders.iter_mut().min_by_key(|o| o.seen) {
-            *oldest = order;
-        }
+        let Some(cursor) = after(&place, stride) else { return false };
+        self.add(Order::new(place.space, stride, place.at, cursor, now), ORDERS);
         true
+    }
+
+    /// Follows an announced order from here on; the same one announced before is forgotten.
+    pub fn announce(&mut self, line: Line) {
+        let said = line.announcement();
+        self.orders.retain(|o| {
+            o.line.as_ref().is_none_or(|l| (l.announcement().space, &l.announcement().spec) != (said.space, &said.spec))
+        });
+        let order = Order::new(said.space, 1, 0, (Cursor::Announced(1), 1), Instant::now());
+        // Nothing is done for it before somebody reads in this order.
+        self.add(Order { window: 0, line: Some(Box::new(line)), ..order }, ANNOUNCED);
+    }
+
+    /// Whether an order in this space was announced.
+    pub fn has_announced(&self, space: Space) -> bool {
+        self.orders.iter().any(|o| o.space == space && o.line.is_some())
+    }
+
+    /// Adds an order, in place of one of its kind if there are as many as `most`.
+    fn add(&mut self, mut order: Order, most: usize) {
+        self.next_id += 1;
+        order.id = self.next_id;
+        let announced = order.line.is_some();
+        let kind = || self.orders.iter().enumerate().filter(|(_, o)| o.line.is_some() == announced);
+        // Of announced ones the oldest goes, of others the one longest without a read.
+        let oldest = kind().min_by_key(|(_, o)| if announced { (None, o.id) } else { (Some(o.seen), o.id) });
+        match oldest.map(|(k, _)| k).filter(|_| kind().count() >= most) {
+            Some(k) => self.orders[k] = order,
+            None => self.orders.push(order),
+        }
     }
 
     /// The distance d for which reads at d and 2d before `place` are remembered, in this order; and at 3d, where d is not
@@ -311,9 +413,11 @@ impl Orders {
     pub fn claim(&mut self, budget: u64, files: usize) -> Option<Claim> {
         let budget = self.share(budget);
         let order = self.orders.iter_mut().filter(|o| o.room(budget) > 0).min_by_key(|o| o.ahead.len())?;
+        let files = files.min(order.room(budget));
         Some(Claim {
             id: order.id,
-            files: files.min(order.room(budget)),
+            files,
+            indices: order.line.as_ref().map_or_else(Vec::new, |line| line.indices(order.frontier, files)),
             space: order.space,
             reader: order.reader.clone(),
             unlisted: order.unlisted,
@@ -323,7 +427,8 @@ impl Orders {
 
     /// Gives a claim back, after the files `items` were found; `cursor` is where to go on, `None` at the end, where the
     /// order is forgotten.
-    pub fn give_back(&mut self, id: u64, cursor: Option<Cursor>, items: &[Item]) {
+    pub fn give_back(&mut self, id: u64, cursor: Option<Cursor>, items: &[Item], budget: u64) {
+        let budget = self.share(budget);
         let Some(place) = self.orders.iter().position(|o| o.id == id) else { return };
         let order = &mut self.orders[place];
         for item in items {
@@ -334,8 +439,10 @@ impl Orders {
             let next = last.at.saturating_add_signed(order.stride);
             order.frontier = if order.space == Space::Tree { last.end } else { next };
         }
+        order.filling = order.ahead.len() < order.window() && order.ahead_bytes < budget;
         order.cursor = cursor;
         order.apply_restart();
+        order.look_on();
         if order.cursor.is_none() {
             self.orders.swap_remove(place);
         }

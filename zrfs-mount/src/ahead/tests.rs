@@ -270,7 +270,7 @@ fn at(index: u64) -> Place {
 fn what_makes_an_order() {
     let orders = |reads: &[u64]| {
         let mut orders = Orders::default();
-        reads.iter().map(|&index| orders.note(at(index))).collect::<Vec<_>>()
+        reads.iter().map(|&index| orders.note(at(index), 1 << 20)).collect::<Vec<_>>()
     };
     assert_eq!(orders(&[5, 6, 7]), [false, false, true]);
     assert_eq!(orders(&[0, 100, 1, 101, 2, 102]), [false, false, false, false, true, true]);
@@ -287,23 +287,28 @@ fn what_makes_an_order() {
 fn claims_go_on_where_the_last_ended() {
     let mut orders = Orders::default();
     for index in [5, 6, 7] {
-        orders.note(at(index));
+        orders.note(at(index), 1 << 20);
     }
     let claim = orders.claim(1 << 20, 3).unwrap();
     assert_eq!((claim.cursor, claim.files), (Cursor::Index { next: 8, stride: 1 }, 3));
     assert!(orders.claim(1 << 20, 3).is_none(), "one worker at a time looks for the next files");
     let items: Vec<_> = (8..11).map(|i| Item { node: Node::Record(0, i), at: i, end: i + 1, bytes: 10 }).collect();
-    orders.give_back(claim.id, Some(Cursor::Index { next: 11, stride: 1 }), &items);
+    orders.give_back(claim.id, Some(Cursor::Index { next: 11, stride: 1 }), &items, 1 << 20);
     assert_eq!(orders.claim(1 << 20, 3).unwrap().files, 1, "four ahead at first");
-    orders.give_back(claim.id, Some(Cursor::Index { next: 11, stride: 1 }), &[]);
-    assert!(orders.claim(30, 3).is_none(), "no bytes left");
+    let last = Item { node: Node::Record(0, 11), at: 11, end: 12, bytes: 10 };
+    orders.give_back(claim.id, Some(Cursor::Index { next: 12, stride: 1 }), &[last], 1 << 20);
+    assert!(orders.claim(1 << 20, 3).is_none(), "its window is full");
+    // A worker is not woken for each file, only when half of the window is free.
+    assert!(!orders.note(at(8), 1 << 20) && orders.claim(1 << 20, 3).is_none());
+    assert!(!orders.note(at(9), 20) && orders.claim(20, 3).is_none(), "no bytes left");
+    assert!(orders.note(at(10), 1 << 20));
     // The reader leaps over all that was found for it, while a worker looks for more.
     let claim = orders.claim(1 << 20, 3).unwrap();
-    orders.settle(claim.id, &[8, 9], false);
-    assert!(orders.note(at(11)));
-    assert!(claim.reader.has_passed(11) && !claim.reader.has_passed(12));
-    orders.give_back(claim.id, Some(Cursor::Index { next: 12, stride: 1 }), &items[..1]);
-    assert_eq!(orders.claim(1 << 20, 3).unwrap().cursor, Cursor::Index { next: 12, stride: 1 });
-    orders.give_back(claim.id, None, &[]);
+    orders.settle(claim.id, &[], false);
+    assert!(!orders.note(at(12), 1 << 20), "a worker is at it already");
+    assert!(claim.reader.has_passed(12) && !claim.reader.has_passed(13));
+    orders.give_back(claim.id, Some(Cursor::Index { next: 13, stride: 1 }), &[], 1 << 20);
+    assert_eq!(orders.claim(1 << 20, 3).unwrap().cursor, Cursor::Index { next: 13, stride: 1 });
+    orders.give_back(claim.id, None, &[], 1 << 20);
     assert!(orders.claim(1 << 20, 3).is_none(), "at the end an order is forgotten");
 }

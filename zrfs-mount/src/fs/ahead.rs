@@ -51,35 +51,59 @@ impl Fs {
         // A damaged table or tree ends an order; its reader gets the error.
         match (claim.space, claim.cursor) {
             (Space::Tree, Cursor::After(id)) => self.next_in_tree(id, claim.files, bytes, to).ok()?.map(Cursor::After),
-            (Space::Records(s), Cursor::Index { next, stride }) => {
-                self.next_records(s, false, next, stride, claim.files, bytes, to)
-            }
-            (Space::Npys(s), Cursor::Index { next, stride }) => {
-                self.next_records(s, true, next, stride, claim.files, bytes, to)
-            }
+            (space, Cursor::Index { next, stride }) => self.next_records(space, next, stride, claim.files, bytes, to),
+            (space, Cursor::Announced(place)) => self.next_announced(space, place, &claim.indices, bytes, to),
             _ => None,
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
+    fn next_announced(
+        &self,
+        space: Space,
+        mut place: u64,
+        indices: &[u64],
+        mut bytes: u64,
+        to: &mut Vec<Item>,
+    ) -> Option<Cursor> {
+        for &index in indices {
+            let (node, length) = self.file_in(space, index)?;
+            to.push(Item { node, at: place, end: place.checked_add(1)?, bytes: length });
+            place = place.checked_add(1)?;
+            bytes = bytes.saturating_sub(length);
+            if bytes == 0 {
+                break;
+            }
+        }
+        (!indices.is_empty()).then_some(Cursor::Announced(place))
+    }
+
+    /// The file of a record, and its length; 0 for one with a damaged entry, which is left out. `None` where files are no
+    /// records.
+    fn file_in(&self, space: Space, index: u64) -> Option<(Node, u64)> {
+        let node = match space {
+            Space::Records(s) => Node::Record(s, index),
+            Space::Npys(s) => Node::Npy(s, index),
+            Space::Tree => return None,
+        };
+        Some((node, self.attr(node).map_or(0, |attr| attr.size)))
+    }
+
     fn next_records(
         &self,
-        s: u16,
-        npy: bool,
+        space: Space,
         mut next: u64,
         stride: i64,
         files: usize,
         mut bytes: u64,
         to: &mut Vec<Item>,
     ) -> Option<Cursor> {
+        let (Space::Records(s) | Space::Npys(s)) = space else { return None };
         let store = self.stream(s).ok()?.store();
         for _ in 0..files {
             if next >= store.len() {
                 return None;
             }
-            let node = if npy { Node::Npy(s, next) } else { Node::Record(s, next) };
-            // A damaged entry is left out.
-            let length = self.attr(node).map_or(0, |attr| attr.size);
+            let (node, length) = self.file_in(space, next)?;
             to.push(Item { node, at: next, end: next + 1, bytes: length });
             next = next.checked_add_signed(stride)?;
             bytes = bytes.saturating_sub(length);
@@ -165,9 +189,8 @@ impl Fs {
         (read as u64 == length).then_some(Loaded::InBuffer)
     }
 
-    /// Decodes a file into the cache, from where its reader gets it.
-    pub fn decode_ahead(&self, node: Node) {
-        let Ok(length) = self.attr(node).map(|attr| attr.size) else { return };
+    /// Decodes a file of `length` bytes into the cache, from where its reader gets it.
+    pub fn decode_ahead(&self, node: Node, length: u64) {
         if length <= MAX_FILE
             && let Some((s, index)) = self.sole_record(node, length)
             && let Ok(stream) = self.stream(s)

@@ -83,9 +83,13 @@ impl Fs {
                 let (size, mtime) = (counters::STATS_BYTES as u64, mtime_of(SystemTime::now()));
                 Ok(Attr { size, mtime, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
             }
+            Node::Spelled(id) => {
+                let size = self.spelled_text(id)?.len() as u64;
+                Ok(Attr { size, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
+            }
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
                 let entries = (0..).map_while(|k| self.fixed_child(node, k));
                 let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats)).count() as u32;
                 Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Length of `stats.json`, always the same: the kernel learns it before the numbers are taken.
-pub(super) const STATS_BYTES: usize = 4096;
+pub(super) const STATS_BYTES: usize = 8192;
 
 /// A number that only grows.
 #[derive(Debug, Default)]
@@ -65,6 +65,8 @@ counters! {
     passed,
     /// Files that were not pushed since they can't be read.
     left_out,
+    /// Orders that readers announced.
+    announced,
     /// Records of large files that were decoded ahead of readers.
     records_ahead,
 }

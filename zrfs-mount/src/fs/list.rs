@@ -101,7 +101,7 @@ impl Fs {
                 }
                 Ok(())
             }
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs => {
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
                 while let Some((name, node)) = self.fixed_child(dir, to.at - 2) {
                     let attr = if plus { self.attr(node)? } else { self.blank(node, kind_of(node))? };
                     if !to.put(&name, attr) {
@@ -110,7 +110,9 @@ impl Fs {
                 }
                 Ok(())
             }
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
+                Err(Errno::NOTDIR.into())
+            }
         }
     }
 
@@ -182,11 +184,12 @@ impl Fs {
             Node::Tree(0) | Node::Root | Node::Streams | Node::Zrfs => Node::Root,
             Node::Tree(id) => Node::Tree(self.tree()?.node(id)?.parent),
             Node::Stream(_) => Node::Streams,
+            Node::Readahead => Node::Zrfs,
             Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => match &self.source {
                 Source::Store(_) => Node::Root,
                 Source::Dataset(_) => Node::Stream(s),
             },
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => {
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
                 return Err(Errno::NOTDIR.into());
             }
         })
@@ -203,7 +206,7 @@ impl Fs {
 
 fn kind_of(node: Node) -> Kind {
     match node {
-        Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Kind::File,
+        Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => Kind::File,
         _ => Kind::Dir,
     }
 }

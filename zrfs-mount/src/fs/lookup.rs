@@ -63,7 +63,10 @@ impl Fs {
                 .map_while(|k| self.fixed_child(dir, k))
                 .find_map(|(n, node)| (*n == *name).then_some(node))
                 .ok_or(Failure::Errno(Errno::NOENT)),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats => Err(Errno::NOTDIR.into()),
+            Node::Readahead => self.spelled(name),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
+                Err(Errno::NOTDIR.into())
+            }
         }
     }
 
@@ -99,7 +102,11 @@ impl Fs {
                 Some((Cow::Borrowed(name.as_bytes()), Node::Stream(s as u16)))
             }
             (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
-            (Node::Zrfs, _) => pick(&[(true, "info.json", Node::Info), (true, "stats.json", Node::Stats)]),
+            (Node::Zrfs, _) => pick(&[
+                (true, "info.json", Node::Info),
+                (true, "stats.json", Node::Stats),
+                (true, "readahead", Node::Readahead),
+            ]),
             _ => None,
         }
     }

@@ -69,7 +69,7 @@ impl Fs {
                 _ => None,
             }),
             Node::Tree(id) => self.of_file(id, key),
-            Node::Streams | Node::Zrfs | Node::Info | Node::Stats => Ok(None),
+            Node::Streams | Node::Zrfs | Node::Info | Node::Stats | Node::Readahead | Node::Spelled(_) => Ok(None),
         }
     }
 
