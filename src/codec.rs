@@ -11,7 +11,7 @@ use zstd::zstd_safe::{
 /// Largest dictionary that is loaded, in bytes; the largest that is ever trained has 1 MiB.
 pub const MAX_DICT: u64 = 64 << 20;
 /// What a trained dictionary starts with.
-const DICT_MAGIC: [u8; 4] = 0xEC30_A437_u32.to_le_bytes();
+pub(crate) const DICT_MAGIC: [u8; 4] = 0xEC30_A437_u32.to_le_bytes();
 
 /// The level that stores are written with where none is given: 3, and 19 against a dictionary.
 pub fn default_level(codec: Codec) -> i32 {

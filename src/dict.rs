@@ -1,15 +1,15 @@
 //! Dictionaries of `zstd_dict` stores: their sizes, the samples they are trained on, and how well they do.
 
-use crate::codec::{Encoder, default_level, train_dict};
+use crate::codec::{DICT_MAGIC, Encoder, default_level, train_dict};
 use crate::error::{Error, Result};
-use crate::format::Codec;
+use crate::format::{Codec, META_FILE};
 use crate::in_order::InOrder;
 use crate::pack::Progress;
 use crate::pool::pool;
 use crate::staging::{Existing, Staging};
 use crate::store::Store;
 use std::fmt;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -298,6 +298,9 @@ pub fn sample_store(store: &Store, limit: usize, progress: &Progress) -> Result<
 /// # Errors
 /// [`Error::Exists`]; [`Error::Io`].
 pub fn save(dict: &[u8], path: &Path, replace: bool) -> Result<()> {
+    if replace && path.symlink_metadata().is_ok() {
+        only_a_dictionary(path)?;
+    }
     let staging = Staging::new(path, if replace { Existing::File } else { Existing::Refuse })?;
     let written = std::fs::File::create_new(staging.path()).and_then(|mut file| {
         file.write_all(dict)?;
@@ -305,6 +308,22 @@ pub fn save(dict: &[u8], path: &Path, replace: bool) -> Result<()> {
     });
     written.map_err(Error::io("write", staging.path()))?;
     staging.publish()
+}
+
+/// # Errors
+/// [`Error::Invalid`] if what is at `path` is anything but a dictionary on its own: it is not there to be replaced.
+fn only_a_dictionary(path: &Path) -> Result<()> {
+    let refuse = |what: &str| Error::invalid(format!("{} {what}, so --force does not replace it", path.display()));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if parent.join(META_FILE).exists() {
+        return Err(refuse("is part of a store"));
+    }
+    let mut magic = [0; DICT_MAGIC.len()];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    if read.is_err() || magic != DICT_MAGIC {
+        return Err(refuse("is no dictionary"));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub struct Recoded {
 pub fn recode(source: &Path, target: &Path, options: &RecodeOptions, watch: Watch<'_>) -> Result<Recoded> {
     let existing = Existing::store(options.replace);
     existing.spare(source, target)?;
-    let opened = Source::open(source)?;
+    let opened = Source::open_checked(source)?;
     let staging = Staging::new(target, existing)?;
     let to = staging.path();
     let mut done = Recoded::default();

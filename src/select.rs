@@ -144,6 +144,9 @@ impl FromStr for Selection {
 
 fn parse(part: &str) -> Result<Selection, String> {
     let wrong = || {
+        if part.starts_with("--") {
+            return format!("{part} is no index; options come before the store and the indices");
+        }
         format!("{part:?} is no index; there are 17, -1 (the last), 0-9 (ten records) and slices like 10:100:2 or -5:")
     };
     let number = |text: &str| -> Option<i128> { text.parse().ok().filter(|n: &i128| n.to_string() == text) };

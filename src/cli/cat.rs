@@ -17,7 +17,7 @@ Examples:
   zrfs cat images.zr -1 0-9 10:100:30     the last one, ten, a slice
   zrfs cat docs.zr base-files/README
   zrfs cat docs.zr ./17                   the file called 17, not record 17
-  zrfs cat train.zr 17 --stream label --raw | xxd")]
+  zrfs cat --stream label --raw train.zr 17 | xxd")]
 pub(super) struct Args {
     /// A store or dataset
     store: PathBuf,
@@ -33,7 +33,13 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Done {
-    let source = Source::open(&args.store)?;
+    if let Some(option) = args.what.iter().find(|what| what.as_os_str().as_encoded_bytes().starts_with(b"--")) {
+        let option = option.display();
+        let reason =
+            format!("options come before the store and the indices; for a file of that name, write ./{option}");
+        return Err(Error::invalid(format!("{option}: {reason}")).into());
+    }
+    let source = Source::open_checked(&args.store)?;
     let mut out = io::stdout().lock();
     let raw = args.raw || !out.is_terminal();
     for what in &args.what {

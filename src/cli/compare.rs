@@ -36,19 +36,23 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Done {
     let started = Instant::now();
+    let mut differs = false;
     let done = bar::run("record", |watch| {
-        let (a, b) = (Source::open(&args.a)?, Source::open(&args.b)?);
+        let (a, b) = (Source::open_checked(&args.a)?, Source::open_checked(&args.b)?);
         let (mut named, mut written) = (0, Ok(()));
         let done = compare(&a, &b, watch.progress, &mut |difference| {
             if named < args.limit && !args.quiet && written.is_ok() {
                 written = say(&if args.json { as_json(difference) } else { as_text(args, difference) });
             }
             named += 1;
+            differs = true;
         });
         // What could not be written comes first: it may be why the job was stopped.
         written.and(done)
     });
     let done = done.map_err(|e| match e {
+        // Whoever reads no further has the status all the same.
+        Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe && differs => Failure::Partial,
         Error::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => Failure::Closed,
         e => Failure::Trouble(e),
     })?;

@@ -87,7 +87,7 @@ fn to_stdout(args: &Args, options: &ExportOptions, watch: Watch<'_>) -> Result<E
     if io::stdout().is_terminal() {
         return Err(Error::invalid("standard output is a terminal; pipe it into a program or redirect it into a file"));
     }
-    let source = Source::open(&args.store)?;
+    let source = Source::open_checked(&args.store)?;
     let format = match args.format.as_deref() {
         Some("npy") => Format::Npy,
         Some(_) => Format::Tar,

@@ -62,7 +62,10 @@ pub(super) fn run(args: &Args) -> Done {
         parts.push(read_mask(path)?);
     }
     if parts.is_empty() {
-        let reason = "give the records to remove: zrfs rm STORE INDICES, or --from FILE, or --mask FILE.npy";
+        let reason = match &args.from {
+            Some(path) => format!("{} names no record", path.display()),
+            None => "give the records to remove: zrfs rm STORE INDICES, or --from FILE, or --mask FILE.npy".into(),
+        };
         return Err(Error::invalid(reason).into());
     }
     let selection = Selection::Parts(parts);
@@ -130,11 +133,10 @@ fn read_lines(path: &Path) -> Result<Vec<Selection>> {
     let mut parts = Vec::new();
     for (number, line) in BufReader::new(input).lines().enumerate() {
         let line = line.map_err(Error::io("read", path))?;
-        if line.trim().is_empty() {
-            continue;
+        for part in line.split_whitespace() {
+            let wrong = |reason| Error::invalid(format!("{}, line {}: {reason}", path.display(), number + 1));
+            parts.push(part.parse().map_err(wrong)?);
         }
-        let wrong = |reason| Error::invalid(format!("{}, line {}: {reason}", path.display(), number + 1));
-        parts.push(line.trim().parse().map_err(wrong)?);
     }
     Ok(parts)
 }

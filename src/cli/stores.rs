@@ -37,6 +37,11 @@ pub(super) fn is_dataset(path: &Path) -> Result<bool> {
 /// [`Error::Invalid`] if the store at `path` is a stream of a dataset, which a change of it alone would tear apart, unless
 /// the user knows that it is not.
 pub(super) fn refuse_stream(path: &Path, alone: bool) -> Result<()> {
+    let tree = path.canonicalize().ok().and_then(|path| Some(path.parent()?.join(zrfs::format::TREE_FILE)));
+    if tree.is_some_and(|tree| tree.is_file()) {
+        let reason = "belongs to files that were packed, whose paths are bound to its records; pack them again";
+        return Err(Error::invalid(format!("{} {reason}", super::print::path(path))));
+    }
     match zrfs::pack::dataset_of(path) {
         Some(dataset) if !alone => {
             let (path, dataset) = (super::print::path(path), super::print::path(&dataset));

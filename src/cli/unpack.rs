@@ -27,7 +27,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Done {
     let started = Instant::now();
-    let Source::Dataset(dataset) = Source::open(&args.store)? else {
+    let Source::Dataset(dataset) = Source::open_checked(&args.store)? else {
         let store = args.store.display();
         return Err(
             Error::invalid(format!("{store} is one store, not a tree; `zrfs cat` and zrfs-mount read it")).into()

@@ -95,6 +95,13 @@ pub(super) fn run(args: &Args) -> Done {
         bad += 1;
         say(&if args.json { json!({ "error": e.to_string() }).to_string() } else { e.to_string() })?;
     }
+    // All records may be right, and yet nothing but this opens the store.
+    if bad == 0
+        && let Err(e) = Source::open(&args.store)
+    {
+        bad += 1;
+        say(&if args.json { json!({ "error": e.to_string() }).to_string() } else { e.to_string() })?;
+    }
     if !args.json {
         eprintln!("zrfs: verified in {}", print::seconds(started.elapsed()));
     }

@@ -71,6 +71,15 @@ impl Source {
         Self::open_with(&OpenOptions::new(), path)
     }
 
+    /// The same, where raw records are compared with their checksums when they are read whole: for what copies them or says
+    /// what they are.
+    ///
+    /// # Errors
+    /// As [`open`](Source::open).
+    pub fn open_checked(path: impl AsRef<Path>) -> Result<Source> {
+        Self::open_with(&OpenOptions::new().verify_on_read(true), path)
+    }
+
     /// The same with options.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ pub struct Exported {
 pub fn export(source: &Path, target: &Path, options: &ExportOptions, watch: Watch<'_>) -> Result<Exported> {
     let existing = Existing::file(options.replace);
     existing.spare(source, target)?;
-    let opened = Source::open(source)?;
+    let opened = Source::open_checked(source)?;
     let create = |path: &Path| File::create_new(path).map_err(Error::io("create", path));
     let sync = |file: File, path: &Path| file.sync_all().map_err(Error::io("sync", path));
     let Source::Dataset(dataset) = &opened else {
@@ -96,6 +96,12 @@ pub fn export(source: &Path, target: &Path, options: &ExportOptions, watch: Watc
     };
     if dataset.tree().is_some() {
         return export_file(&opened, target, options, watch);
+    }
+    if let Some(extension) = target.extension().filter(|e| *e == "npy" || *e == "tar") {
+        let (source, extension) = (source.display(), extension.display());
+        let reason =
+            format!("{source} has several streams and becomes a directory of files, not one .{extension} file");
+        return Err(Error::invalid(reason));
     }
     let staging = Staging::new(target, Existing::Refuse)?;
     let dir = staging.path();

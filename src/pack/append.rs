@@ -261,6 +261,14 @@ impl Feed {
     fn open(path: &Path, writer: &StreamWriter, whole: bool, watch: Watch<'_>) -> Result<Feed> {
         let schema = writer.schema().cloned();
         let store = writer.path().display();
+        if !is_stdin(path) {
+            // Opening a FIFO would wait for whoever writes to it.
+            let kind = std::fs::metadata(path).map_err(Error::io("open", path))?.file_type();
+            if !kind.is_file() && !kind.is_dir() {
+                let reason = "is neither a file nor a directory; to append what comes from a pipe, give - for it";
+                return Err(Error::invalid(format!("{} {reason}", path.display())));
+            }
+        }
         let Some(schema) = schema else { return Self::open_files(path, None, watch) };
         if matches!(schema.kind, Kind::Ragged) {
             return Self::open_files(path, Some(schema), watch);

@@ -7,6 +7,7 @@ mod compare;
 mod dicts;
 mod export;
 mod recode;
+mod safety;
 
 use common::{ZRFS, noise, ok};
 use std::fs;

@@ -1,4 +1,4 @@
-//! What the kernel asked of a mount and how long the answers took, for `.zrfs/timings.json`.
+//! What the kernel asked of a mount and how long the answers took, for `.zrfs/stats.json`.
 //!
 //! Counting costs two readings of the clock and a few additions a request. Nothing is kept per file or per caller.
 
