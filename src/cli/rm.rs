@@ -133,7 +133,7 @@ fn read_lines(path: &Path) -> Result<Vec<Selection>> {
     let mut parts = Vec::new();
     for (number, line) in BufReader::new(input).lines().enumerate() {
         let line = line.map_err(Error::io("read", path))?;
-        for part in line.split_whitespace() {
+        for part in line.split(|c: char| c == ',' || c.is_whitespace()).filter(|part| !part.is_empty()) {
             let wrong = |reason| Error::invalid(format!("{}, line {}: {reason}", path.display(), number + 1));
             parts.push(part.parse().map_err(wrong)?);
         }

@@ -38,7 +38,7 @@ pub(super) fn is_dataset(path: &Path) -> Result<bool> {
 /// the user knows that it is not.
 pub(super) fn refuse_stream(path: &Path, alone: bool) -> Result<()> {
     let tree = path.canonicalize().ok().and_then(|path| Some(path.parent()?.join(zrfs::format::TREE_FILE)));
-    if tree.is_some_and(|tree| tree.is_file()) {
+    if alone && tree.is_some_and(|tree| tree.is_file()) {
         let reason = "belongs to files that were packed, whose paths are bound to its records; pack them again";
         return Err(Error::invalid(format!("{} {reason}", super::print::path(path))));
     }
