@@ -4,9 +4,9 @@ use super::{Dataset, Stream};
 use crate::error::{Error, Result};
 use crate::format::Kind;
 use crate::format::dtype::DType;
+use crate::in_order::InOrder;
 use crate::select::Selection;
 use crate::store::Store;
-use std::collections::VecDeque;
 
 /// What a read of several records gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,21 +92,10 @@ impl Dataset {
     }
 }
 
-/// About so many bytes of records are read ahead.
-const AHEAD_BYTES: u64 = 16 << 20;
-/// At most so many records are.
-const AHEAD_RECORDS: usize = 4096;
-
 /// The records of a store one after the other.
 pub struct Records<'s> {
+    records: InOrder<'s, Box<dyn Iterator<Item = u64> + Send>>,
     store: &'s Store,
-    indices: Box<dyn Iterator<Item = u64> + Send>,
-    /// Indices that were too many for the last batch.
-    left: VecDeque<u64>,
-    batch: Vec<u64>,
-    bytes: Vec<u8>,
-    offsets: Vec<u64>,
-    at: usize,
     failed: bool,
 }
 
@@ -132,34 +121,7 @@ impl<'s> Records<'s> {
     }
 
     fn over(store: &'s Store, indices: impl Iterator<Item = u64> + Send + 'static) -> Self {
-        let (bytes, offsets) = (Vec::new(), Vec::new());
-        Records {
-            store,
-            indices: Box::new(indices),
-            left: VecDeque::new(),
-            batch: Vec::new(),
-            bytes,
-            offsets,
-            at: 0,
-            failed: false,
-        }
-    }
-
-    /// Reads the next batch.
-    fn read_ahead(&mut self) -> Result<()> {
-        (self.at, self.batch) = (0, Vec::new());
-        let more = AHEAD_RECORDS.saturating_sub(self.left.len());
-        self.left.extend(self.indices.by_ref().take(more));
-        let lengths = self.store.lengths(self.left.make_contiguous())?;
-        let mut sum = 0;
-        let fits = lengths.iter().take_while(|&&length| {
-            sum += u64::from(length);
-            sum <= AHEAD_BYTES
-        });
-        let n = fits.count().max(1).min(self.left.len());
-        self.batch = self.left.drain(..n).collect();
-        (self.bytes, self.offsets) = self.store.gather_packed(&self.batch)?;
-        Ok(())
+        Records { records: InOrder::new(store, Box::new(indices)), store, failed: false }
     }
 }
 
@@ -170,15 +132,8 @@ impl Iterator for Records<'_> {
         if self.failed {
             return None;
         }
-        if self.at >= self.batch.len()
-            && let Err(e) = self.read_ahead()
-        {
-            self.failed = true;
-            return Some(Err(e));
-        }
-        let (&index, &start) = (self.batch.get(self.at)?, self.offsets.get(self.at)?);
-        let end = self.offsets.get(self.at + 1).map_or(self.bytes.len(), |&end| end as usize);
-        self.at += 1;
-        Some(Ok((index, self.bytes.get(start as usize..end)?.to_vec())))
+        let next = self.records.next();
+        self.failed = next.is_err();
+        next.map(|record| record.map(|(index, bytes)| (index, bytes.to_vec()))).transpose()
     }
 }
