@@ -34,6 +34,7 @@ pub mod unpack;
 pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
 pub use loader::Loader;
+pub use pool::threads;
 pub use select::Selection;
 pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 

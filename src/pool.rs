@@ -42,6 +42,12 @@ pub(crate) fn pool() -> Pool {
     Pool(None)
 }
 
+/// On how many threads this process shares out work. The first call starts them, and they run on the processors that the
+/// calling thread may use: a program that binds its threads calls this before.
+pub fn threads() -> usize {
+    pool().threads()
+}
+
 fn start() -> Option<rayon::ThreadPool> {
     let built = rayon::ThreadPoolBuilder::new().thread_name(|n| format!("zrfs-{n}")).build();
     built.inspect_err(|e| log::warn!("no threads can be started ({e}); working on one")).ok()
