@@ -7,6 +7,7 @@ mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
+mod encoded;
 #[cfg(test)]
 mod fault_tests;
 mod fetch;
