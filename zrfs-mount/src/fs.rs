@@ -223,7 +223,13 @@ impl Fs {
     /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
     pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
         self.counters.getattrs.add(1);
-        self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
+        let attr = || -> Result<Attr, Failure> {
+            let node = self.node(ino)?;
+            let attr = self.attr(node)?;
+            // What is short-lived is the name's hold on its number.
+            Ok(if node.is_batch_file() { Attr { ttl: FOREVER, ..attr } } else { attr })
+        };
+        attr().map_err(|e| self.fail(ino, None, e))
     }
 
     /// Stored bytes and the number of files.

@@ -167,6 +167,11 @@ impl Node {
         (stream < MAX_STREAM && index < MAX_INDEX).then_some(index << 16 | u64::from(stream) << 4 | kind)
     }
 
+    /// Whether it is a file of a batch.
+    pub fn is_batch_file(self) -> bool {
+        matches!(self, Node::BatchIndices(_) | Node::BatchFile(..))
+    }
+
     /// The node of an inode number; `None` for numbers that no node has.
     pub fn from_ino(ino: u64) -> Option<Node> {
         let (kind, stream, index) = (ino & 0xf, (ino >> 4 & 0xfff) as u16, ino >> 16);

@@ -27,11 +27,15 @@ use super::{Attr, Failure, Fs, Kind, NAME_MAX, SOON};
 use crate::errno::Errno;
 use crate::namespace::{Batch, Node, Part, parse_index, write_index};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use table::{List, Order, Pinned};
 use zrfs::format::Kind as SchemaKind;
 use zrfs::sampler::{Sampler, Spec};
 use zrfs::{Dataset, Source, Stream};
 
+/// Files of batches are looked up again after this long. A name then has its number anew if that was forgotten, and in so
+/// short a time no mount is asked for so many others that it could be; but one look-up is enough to open and read.
+pub(super) const BRIEFLY: Duration = Duration::from_millis(20);
 /// The end of the name of a batch's indices.
 const INDICES: &str = ".indices.npy";
 
@@ -126,8 +130,7 @@ impl Fs {
             let nlink = u32::try_from(dirs).unwrap_or(u32::MAX).saturating_add(2);
             Ok(Attr { nlink, ttl: SOON, ..self.blank(node, Kind::Dir)? })
         };
-        // They are found again by name, should their number be forgotten.
-        let file = |size| -> Result<Attr, Failure> { Ok(Attr { size, ttl: SOON, ..self.blank(node, Kind::File)? }) };
+        let file = |size| -> Result<Attr, Failure> { Ok(Attr { size, ttl: BRIEFLY, ..self.blank(node, Kind::File)? }) };
         match node {
             Node::Batches => dir(1),
             Node::At => dir(0),

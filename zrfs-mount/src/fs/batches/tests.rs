@@ -1,5 +1,6 @@
 //! Batches without a kernel, against the engine's own gather of the same indices.
 
+use super::BRIEFLY;
 use super::packed::NO_DIMENSION;
 use super::table::MAX_DRAWS;
 use crate::ahead::device::PageCache;
@@ -7,7 +8,7 @@ use crate::ahead::start;
 use crate::errno::Errno;
 use crate::fs::list::Entry;
 use crate::fs::tests::{bytes, list, names, open, open_with, options, plain_store, read_all, walk};
-use crate::fs::{Fs, FsOptions, Kind, REFRESH_MS, SOON};
+use crate::fs::{Attr, FOREVER, Fs, FsOptions, Kind, REFRESH_MS};
 use crate::namespace::{Batch, Node, Part, ROOT};
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
@@ -95,7 +96,8 @@ fn files(stream: &Stream, indices: &[u64]) -> HashMap<&'static str, Vec<u8>> {
 #[track_caller]
 fn check(fs: &Fs, path: &str, want: &[u8]) {
     let attr = walk(fs, path).unwrap_or_else(|e| panic!("{path}: {e}"));
-    assert_eq!((attr.kind, attr.size, attr.ttl), (Kind::File, want.len() as u64, SOON), "{path}");
+    assert_eq!((attr.kind, attr.size, attr.ttl), (Kind::File, want.len() as u64, BRIEFLY), "{path}");
+    assert_eq!(fs.getattr(attr.ino), Ok(Attr { ttl: FOREVER, ..attr }));
     for step in [want.len() + 1, 64, 100, 1000] {
         assert!(read_all(fs, attr.ino, step).unwrap() == want, "{path} in steps of {step}");
     }
