@@ -18,6 +18,8 @@ use zrfs::{Error, Stream};
 
 /// In the cache of decoded bytes, batches come after records and pictures, each by its inode number.
 const BATCHES: u32 = 1 << 17;
+/// Records of a batch that is gathered whole, at most: some tenths of a second.
+const MAX_WHOLE: u64 = 1 << 20;
 /// Records that are drawn and gathered at a time, so that memory beside the batch's own is bounded.
 const CHUNK: usize = 1 << 14;
 
@@ -194,7 +196,9 @@ impl Fs {
     /// it finds no room; of half the cache it takes no more, or two readers would each drive out the other's batch.
     fn whole(&self, file: &File<'_>, size: u64) -> zrfs::Result<Option<Arc<Vec<u8>>>> {
         let node = Node::BatchFile(file.s, file.batch, Part::Values);
-        match key(node).filter(|_| size <= self.cache.budget() / 2) {
+        // Of very many small records the first piece would be long in coming.
+        let fits = size <= self.cache.budget() / 2 && file.count <= MAX_WHOLE;
+        match key(node).filter(|_| fits) {
             Some(key) => self.cache.get_if_room(key, size, |bytes| self.fill(file, bytes)),
             None => Ok(None),
         }

@@ -232,6 +232,68 @@ fn what_is_no_batch() {
     assert_eq!((names(&fs, "batches"), names(&fs, "batches/at")), (vec!["at".into()], vec![]));
 }
 
+/// Whatever is asked for, there is a file or an error.
+#[test]
+fn any_name_at_all() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("d");
+    dataset(&path);
+    let words = [
+        "cyclic",
+        "iid",
+        "sequential",
+        "batch=",
+        "seed=",
+        "rank=1",
+        "world=2",
+        "tail=keep",
+        "tail=wrap",
+        ",",
+        ",",
+        "-",
+        "=",
+        "0",
+        "1",
+        "7",
+        "37",
+        "18446744073709551615",
+        "9223372036854775807",
+        ".npy",
+        ".offsets",
+        ".shapes.npy",
+        ".indices.npy",
+        "x",
+        "y.offsets",
+        "at",
+        "\u{e9}",
+    ];
+    let mut state = 1u64;
+    let mut next = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for path in [path.clone(), path.join("y")] {
+        let fs = open_with(&path, FsOptions { cache_bytes: 10_000, ..options() });
+        let dirs =
+            ["batches", "batches/at", "batches/cyclic,batch=3", "batches/iid,batch=9", "batches/at/1,2", "samples"];
+        let dirs: Vec<u64> = dirs.iter().filter_map(|dir| walk(&fs, dir).ok()).map(|attr| attr.ino).collect();
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let name: String = (0..1 + next(7)).map(|_| words[next(words.len())]).collect();
+            let mut dir = dirs[next(dirs.len())];
+            if let Ok(attr) = fs.lookup(dir, name.as_bytes()) {
+                found += 1;
+                let _ = fs.read(attr.ino, next(3000) as u64, &mut [0; 500]);
+                let _ = list(&fs, attr.ino, next(9) as u64, 3, true).map(|all| all.len() < 1000);
+                dir = attr.ino;
+            }
+            let _ = fs.lookup(dir, words[next(words.len())].as_bytes());
+        }
+        assert!(found > 30, "{found}");
+        assert!(fs.cache.used() <= fs.cache.budget());
+    }
+}
+
 #[test]
 fn only_batches_and_samples_as_they_are_can_be_the_root() {
     let dir = TempDir::new().unwrap();
