@@ -3,7 +3,8 @@
 //! shares its format with PyPI's `loaderx` 1.5.2.
 //!
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
-#![forbid(unsafe_code)]
+// `sys` alone may.
+#![deny(unsafe_code)]
 
 pub mod buffer;
 pub mod cache;
@@ -28,12 +29,14 @@ pub mod sniff;
 mod staging;
 pub mod storage;
 pub mod store;
+mod sys;
 pub mod tree;
 pub mod unpack;
 
 pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
 pub use loader::Loader;
+pub use pool::threads;
 pub use select::Selection;
 pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 

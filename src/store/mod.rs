@@ -7,8 +7,12 @@ mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
+mod encoded;
 #[cfg(test)]
 mod fault_tests;
+mod fetch;
+#[cfg(test)]
+mod fetch_tests;
 mod files;
 mod gather;
 #[cfg(test)]
@@ -44,6 +48,7 @@ use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
+use fetch::Place;
 use files::{Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
@@ -179,6 +184,7 @@ impl OpenOptions {
             deleted,
             sums,
             verify_on_read,
+            place: Place::default(),
             _in_use: in_use,
         })
     }
@@ -220,6 +226,7 @@ pub struct Store {
     /// The checksums of a raw store that has some.
     sums: Option<Sums>,
     verify_on_read: bool,
+    place: Place,
     _in_use: InUse,
 }
 

@@ -110,6 +110,8 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
+    // Before any thread that serves is bound to one processor, which a thread started by it would be, too.
+    log::info!("work is shared out on {} threads", zrfs::threads());
     let end = events.clone();
     let server = std::thread::Builder::new().name("session".into()).spawn(move || {
         let _ = events.send(Event::Ended(session.run()));
