@@ -36,6 +36,11 @@ deny:
 peers *args:
     benches/peers/mount_peers.sh {{args}}
 
+# Batches by path beside their records read one by one (needs Python with numpy)
+batch-paths *args:
+    cargo build --release
+    python3 benches/peers/batch_paths.py {{args}}
+
 # Packing a tree beside mksquashfs and tar with zstd
 pack-peers *args:
     benches/peers/pack_peers.sh {{args}}

@@ -63,28 +63,47 @@ impl DecodedCache {
     /// # Errors
     /// Those of `decode`. A failure is not kept: the next caller decodes again.
     pub fn get(&self, key: Key, length: u64, decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<Vec<u8>>> {
+        match self.get_or_reserve(key, length) {
+            Found::Ready(bytes) => Ok(bytes),
+            Found::Room(pending) => pending.fill(length, decode),
+            Found::NoRoom => decode_new(length, decode).map(Arc::new),
+        }
+    }
+
+    /// The same, but `None` for what finds no room, for callers who can do without all of it in memory.
+    ///
+    /// # Errors
+    /// As [`get`](DecodedCache::get).
+    pub fn get_if_room(
+        &self,
+        key: Key,
+        length: u64,
+        decode: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Option<Arc<Vec<u8>>>> {
+        match self.get_or_reserve(key, length) {
+            Found::Ready(bytes) => Ok(Some(bytes)),
+            Found::Room(pending) => pending.fill(length, decode).map(Some),
+            Found::NoRoom => Ok(None),
+        }
+    }
+
+    /// Waits for the record where it is being decoded; where nobody does that, room for it.
+    fn get_or_reserve(&self, key: Key, length: u64) -> Found<'_> {
         let cost = length.saturating_add(OVERHEAD);
         let mut state = self.lock();
         loop {
             match state.entries.get(&key) {
-                Some(Slot::Ready(bytes)) => return Ok(bytes.clone()),
+                Some(Slot::Ready(bytes)) => return Found::Ready(bytes.clone()),
                 Some(Slot::Pending) => state = self.decoded.wait(state).unwrap_or_else(PoisonError::into_inner),
                 None => break,
             }
         }
         if !state.make_room(cost, self.budget) {
-            drop(state);
-            return decode_new(length, decode).map(Arc::new);
+            return Found::NoRoom;
         }
         state.used += cost;
         state.entries.put(key, Slot::Pending);
-        drop(state);
-
-        // Gives the room back when decoding fails or panics; others must not wait for ever.
-        let mut pending = Pending { cache: self, key, cost, done: None };
-        let bytes = Arc::new(decode_new(length, decode)?);
-        pending.done = Some(bytes.clone());
-        Ok(bytes)
+        Found::Room(Pending { cache: self, key, cost, done: None })
     }
 
     /// The record `key` if it is here, or as soon as the thread that decodes it is done; `None` if nobody decodes it.
@@ -135,12 +154,29 @@ impl State {
     }
 }
 
+/// What a record was found to be.
+enum Found<'a> {
+    Ready(Arc<Vec<u8>>),
+    /// Nobody has it; its bytes are accounted for.
+    Room(Pending<'a>),
+    NoRoom,
+}
+
 /// A decode under way; when it is dropped, the cache learns how it ended.
 struct Pending<'a> {
     cache: &'a DecodedCache,
     key: Key,
     cost: u64,
     done: Option<Arc<Vec<u8>>>,
+}
+
+impl Pending<'_> {
+    /// Decodes it. The room is given back where that fails or panics; others must not wait for ever.
+    fn fill(mut self, length: u64, decode: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<Arc<Vec<u8>>> {
+        let bytes = Arc::new(decode_new(length, decode)?);
+        self.done = Some(bytes.clone());
+        Ok(bytes)
+    }
 }
 
 impl Drop for Pending<'_> {
@@ -211,6 +247,9 @@ mod tests {
         cache.get((0, 2), 10, fill(2)).unwrap();
         assert_eq!(cache.used(), 10 + OVERHEAD);
         assert_eq!(DecodedCache::new(0).get((0, 0), 1, fill(1)).unwrap().len(), 1);
+        assert_eq!(cache.get_if_room((0, 3), 1001, |_| panic!("no room")).unwrap(), None);
+        assert_eq!(*cache.get_if_room((0, 3), 10, fill(3)).unwrap().unwrap(), [3; 10]);
+        assert_eq!(*cache.get_if_room((0, 3), 10, absent).unwrap().unwrap(), [3; 10]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod compact;
 #[cfg(test)]
 mod crash_tests;
 mod dense;
+mod gather;
 mod intent;
 #[cfg(test)]
 mod model_tests;

@@ -6,6 +6,8 @@
 //! wait decoded in the cache of records. How far it goes ahead is bounded in files and bytes, and starts small: when a
 //! reader stops, so does what is done for it.
 //!
+//! Of a batch that is read as a file, the one of the next step is gathered likewise.
+//!
 //! Readers within large files are seen by `within`: there the kernel reads ahead itself, and what is done beforehand is
 //! the decoding of the next records, on all threads.
 //!
@@ -19,6 +21,7 @@ mod tests;
 mod within;
 
 use crate::fs::Fs;
+use crate::namespace::Node;
 use announced::Line;
 use device::PageCache;
 use order::{Claim, Item, Orders, Place, Space};
@@ -40,6 +43,8 @@ const BATCH_BYTES: u64 = 256 << 10;
 
 /// Records that wait to be decoded, at most; a reader whose record finds no place gets it a little later.
 const MAX_RECORDS: usize = 64;
+/// Batches that wait to be gathered, at most; of more the oldest are left to their readers.
+const MAX_BATCHES: usize = 16;
 
 /// What is known of readers of many files, and the records that readers of large files come to next.
 #[derive(Debug, Default)]
@@ -47,6 +52,7 @@ struct State {
     orders: Orders,
     within: Within,
     records: VecDeque<Record>,
+    batches: VecDeque<Node>,
 }
 
 /// A record of a large file, to be decoded into the cache.
@@ -65,6 +71,7 @@ pub struct Record {
 enum Work {
     Push(Claim),
     Decode(Record),
+    Gather(Node),
 }
 
 /// What is known of readers, and the work to do for them.
@@ -144,6 +151,20 @@ impl Ahead {
         self.work.notify_all();
     }
 
+    /// Has the file of a batch gathered.
+    pub fn gather(&self, node: Node) {
+        let mut state = self.lock();
+        if state.batches.contains(&node) {
+            return;
+        }
+        if state.batches.len() == MAX_BATCHES {
+            state.batches.pop_front();
+        }
+        state.batches.push_back(node);
+        drop(state);
+        self.work.notify_one();
+    }
+
     /// Waits for work; `None` when there will be none any more.
     fn claim(&self) -> Option<Work> {
         let mut state = self.lock();
@@ -153,6 +174,9 @@ impl Ahead {
             }
             if let Some(record) = state.records.pop_front() {
                 return Some(Work::Decode(record));
+            }
+            if let Some(node) = state.batches.pop_front() {
+                return Some(Work::Gather(node));
             }
             if let Some(claim) = state.orders.claim(self.budget, BATCH) {
                 return Some(Work::Push(claim));
@@ -185,6 +209,7 @@ pub fn start(fs: &Arc<Fs>, to: &Arc<dyn PageCache>, threads: usize) -> io::Resul
                 let run = || match work {
                     Work::Push(claim) => worker.serve(claim),
                     Work::Decode(record) => fs.decode_record(record),
+                    Work::Gather(node) => worker.gather(node),
                 };
                 // A bug in here must not end the mount, and costs no more than speed.
                 if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -213,6 +238,19 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// Gathers a batch into the cache, and stores it in the kernel's page cache if the kernel knows its file.
+    fn gather(&mut self, node: Node) {
+        let Some(loaded) = self.fs.gather_ahead(node) else { return };
+        let bytes = loaded.bytes(&[]);
+        let Some(ino) = node.ino().filter(|_| bytes.len() as u64 <= MAX_FILE) else { return };
+        if self.to.store(ino, &[]).is_ok() && self.to.store(ino, bytes).is_ok() {
+            let counters = self.fs.counters();
+            counters.pushed.add(1);
+            counters.pushed_bytes.add(bytes.len() as u64);
+            self.fs.release(loaded);
+        }
+    }
+
     /// Finds the next files of an order and pushes them.
     fn serve(&mut self, claim: Claim) {
         let ahead = self.fs.ahead();

@@ -3,17 +3,20 @@
 //! ```text
 //! store                    dataset
 //! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
-//! ├── npy/17.npy           ├── tree/…
-//! ├── png/17.png           └── .zrfs/info.json, stats.json, readahead
-//! ├── files/00000017.jpg
+//! ├── npy/17.npy           ├── samples/17/NAME, NAME.npy
+//! ├── png/17.png           ├── batches/SPEC/7/NAME.npy, 7.indices.npy
+//! ├── files/00000017.jpg   ├── batches/at/5,17,0-9/NAME.npy
+//! ├── batches/SPEC/7.npy   ├── tree/…
+//! ├── batches/at/5,17.npy  └── .zrfs/info.json, stats.json, readahead
 //! └── .zrfs/info.json, stats.json, readahead
 //! ```
-//! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
-//! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
+//! An inode is arithmetic on what it stands for (see [`crate::namespace`]), but for batches, whose names are numbered in
+//! a bounded table. Nothing is kept per open file or per caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
 
 mod ahead;
 mod announce;
 mod attr;
+mod batches;
 mod counters;
 mod files;
 mod info;
@@ -126,6 +129,7 @@ pub struct Fs {
     cache: DecodedCache,
     ahead: Ahead,
     spelled: announce::Spelled,
+    table: batches::Table,
     counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
@@ -171,6 +175,7 @@ impl Fs {
             cache,
             ahead,
             spelled: announce::Spelled::default(),
+            table: batches::Table::default(),
             counters: Counters::default(),
             started: Instant::now(),
             reported: Mutex::default(),
@@ -218,7 +223,13 @@ impl Fs {
     /// `ENOENT` if there is no such inode; `EIO` where the store is damaged.
     pub fn getattr(&self, ino: u64) -> Result<Attr, Errno> {
         self.counters.getattrs.add(1);
-        self.node(ino).map_err(Failure::Errno).and_then(|node| self.attr(node)).map_err(|e| self.fail(ino, None, e))
+        let attr = || -> Result<Attr, Failure> {
+            let node = self.node(ino)?;
+            let attr = self.attr(node)?;
+            // What is short-lived is the name's hold on its number.
+            Ok(if node.is_batch_file() { Attr { ttl: FOREVER, ..attr } } else { attr })
+        };
+        attr().map_err(|e| self.fail(ino, None, e))
     }
 
     /// Stored bytes and the number of files.

@@ -9,6 +9,9 @@
 //! ```
 //! The kind stands lowest, so that the numbers of small stores are small: below 2^37 records they fit the 53 bits of
 //! tools that keep them in a double. No kind is 0, and the root alone is 1, the number that FUSE gives it.
+//!
+//! What a name spells freely, as the spec of a sampler or a list of indices, has no number of its own. A table gives it
+//! one when it is looked up ([`Batch`]), which no other name ever gets.
 
 /// The root's inode number.
 pub const ROOT: u64 = 1;
@@ -16,6 +19,48 @@ pub const ROOT: u64 = 1;
 pub const MAX_INDEX: u64 = 1 << 48;
 /// Streams at or above this have no inode number.
 pub const MAX_STREAM: u16 = 1 << 12;
+
+/// The number that a list of indices was given, or a run of [`BATCH_STEPS`] steps of a sampler; and which of the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Batch {
+    /// The number, below [`MAX_BATCH`].
+    pub id: u64,
+    /// The step's place in the run; 0 for a list.
+    pub step: u16,
+}
+
+/// Steps in a run that has one number.
+pub const BATCH_STEPS: u64 = 1 << 12;
+/// Numbers at or above this are not given.
+pub const MAX_BATCH: u64 = MAX_INDEX >> 14;
+
+impl Batch {
+    /// As an index, with two bits for a part.
+    fn index(self, part: u64) -> u64 {
+        // Both fit, but for numbers that are too large for an inode anyway.
+        self.id.saturating_mul(BATCH_STEPS << 2) | u64::from(self.step) << 2 | part
+    }
+
+    fn of_index(index: u64) -> Batch {
+        Batch { id: index >> 14, step: (index >> 2 & (BATCH_STEPS - 1)) as u16 }
+    }
+}
+
+/// The files of a batch that each stream has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The records: one array, or of a ragged stream all values one after the other.
+    Values,
+    /// Where each record's values begin.
+    Offsets,
+    /// Each record's shape.
+    Shapes,
+}
+
+impl Part {
+    /// All of them, by number.
+    pub const ALL: [Part; 3] = [Part::Values, Part::Offsets, Part::Shapes];
+}
 
 /// A file or directory of the mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -52,6 +97,22 @@ pub enum Node {
     Readahead,
     /// A file in there, by the number that its look-up got.
     Spelled(u64),
+    /// `batches`.
+    Batches,
+    /// `batches/at`.
+    At,
+    /// `batches/SPEC`, by the number that its look-up got.
+    Spec(u64),
+    /// `batches/SPEC/7` and `batches/at/LIST` of a dataset.
+    BatchDir(Batch),
+    /// `7.indices.npy` of a batch.
+    BatchIndices(Batch),
+    /// `7.npy`, `7.offsets.npy` … of a batch; of a dataset `7/STREAM.npy` ….
+    BatchFile(u16, Batch, Part),
+    /// `samples` of a dataset.
+    Samples,
+    /// `samples/17`.
+    Sample(u64),
 }
 
 const FIXED: u64 = 1;
@@ -65,6 +126,14 @@ const PNGS: u64 = 8;
 const PNG: u64 = 9;
 const FILES: u64 = 10;
 const SPELLED: u64 = 11;
+/// What belongs to no stream; the stream's bits tell which.
+const NO_STREAM: u64 = 12;
+const BATCH_FILE: u64 = 13;
+
+const SAMPLE: u16 = 0;
+const SPEC: u16 = 1;
+const BATCH_DIR: u16 = 2;
+const BATCH_INDICES: u16 = 3;
 
 impl Node {
     /// The node's inode number; `None` if its index or stream is too large to have one.
@@ -77,6 +146,14 @@ impl Node {
             Node::Stats => (FIXED, 0, 4),
             Node::Readahead => (FIXED, 0, 5),
             Node::Spelled(i) => (SPELLED, 0, i),
+            Node::Batches => (FIXED, 0, 16),
+            Node::At => (FIXED, 0, 17),
+            Node::Samples => (FIXED, 0, 18),
+            Node::Sample(i) => (NO_STREAM, SAMPLE, i),
+            Node::Spec(id) => (NO_STREAM, SPEC, id),
+            Node::BatchDir(batch) => (NO_STREAM, BATCH_DIR, batch.index(0)),
+            Node::BatchIndices(batch) => (NO_STREAM, BATCH_INDICES, batch.index(0)),
+            Node::BatchFile(s, batch, part) => (BATCH_FILE, s, batch.index(part as u64)),
             Node::Stream(s) => (STREAM, s, 0),
             Node::Records(s) => (RECORDS, s, 0),
             Node::Npys(s) => (NPYS, s, 0),
@@ -90,6 +167,11 @@ impl Node {
         (stream < MAX_STREAM && index < MAX_INDEX).then_some(index << 16 | u64::from(stream) << 4 | kind)
     }
 
+    /// Whether it is a file of a batch.
+    pub fn is_batch_file(self) -> bool {
+        matches!(self, Node::BatchIndices(_) | Node::BatchFile(..))
+    }
+
     /// The node of an inode number; `None` for numbers that no node has.
     pub fn from_ino(ino: u64) -> Option<Node> {
         let (kind, stream, index) = (ino & 0xf, (ino >> 4 & 0xfff) as u16, ino >> 16);
@@ -101,6 +183,9 @@ impl Node {
                 3 => Node::Info,
                 4 => Node::Stats,
                 5 => Node::Readahead,
+                16 => Node::Batches,
+                17 => Node::At,
+                18 => Node::Samples,
                 _ => return None,
             },
             STREAM => Node::Stream(stream),
@@ -113,6 +198,17 @@ impl Node {
             PNG => Node::Png(stream, index),
             FILES => Node::Files(stream),
             SPELLED => Node::Spelled(index),
+            NO_STREAM => match stream {
+                SAMPLE => Node::Sample(index),
+                SPEC => Node::Spec(index),
+                BATCH_DIR => Node::BatchDir(Batch::of_index(index)),
+                BATCH_INDICES => Node::BatchIndices(Batch::of_index(index)),
+                _ => return None,
+            },
+            BATCH_FILE => {
+                let part = *Part::ALL.get((index & 3) as usize)?;
+                Node::BatchFile(stream, Batch::of_index(index), part)
+            }
             _ => return None,
         };
         // Bits that the kind has no use for must be clear, so that each node has one number.
@@ -162,6 +258,18 @@ mod tests {
             }
         }
         nodes.extend([0, 1, 2, 1 << 32, MAX_INDEX - 1].map(Node::Tree));
+        nodes.extend([0, 1, 2, 1 << 32, MAX_INDEX - 1].map(Node::Sample));
+        nodes.extend([0, 1, 2, MAX_BATCH - 1].map(Node::Spec));
+        nodes.extend([Node::Batches, Node::At, Node::Samples]);
+        for id in [0, 1, 2, MAX_BATCH - 1] {
+            for step in [0, 1, BATCH_STEPS as u16 - 1] {
+                let batch = Batch { id, step };
+                nodes.extend([Node::BatchDir(batch), Node::BatchIndices(batch)]);
+                for s in [0, 17, MAX_STREAM - 1] {
+                    nodes.extend(Part::ALL.map(|part| Node::BatchFile(s, batch, part)));
+                }
+            }
+        }
         let mut seen = HashSet::new();
         for node in nodes {
             let ino = node.ino().unwrap();
@@ -177,15 +285,31 @@ mod tests {
         let numbers =
             [Node::Root, Node::Records(0), Node::Record(0, 0), Node::Record(3, 7), Node::Npy(0, 1), Node::Tree(2)];
         assert_eq!(numbers.map(|n| n.ino().unwrap()), [1, 3, 5, 0x70035, 0x10006, 0x20007]);
+        let batch = Batch { id: 2, step: 3 };
+        let numbers = [
+            Node::Batches,
+            Node::At,
+            Node::Samples,
+            Node::Sample(7),
+            Node::Spec(5),
+            Node::BatchDir(batch),
+            Node::BatchIndices(batch),
+            Node::BatchFile(4, batch, Part::Shapes),
+        ];
+        let want = [0x10_0001, 0x11_0001, 0x12_0001, 0x7_000c, 0x5_001c, 0x800c_002c, 0x800c_003c, 0x800e_004d];
+        assert_eq!(numbers.map(|n| n.ino().unwrap()), want);
     }
 
     #[test]
     fn impossible_numbers_are_nobody() {
-        for ino in [0, 15, 0x11, 0x60001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, u64::MAX] {
+        for ino in [0, 15, 0x11, 0x60001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, 0x4c, 0x1_002c, 0x3_000d, u64::MAX]
+        {
             assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
         }
         assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);
         assert_eq!(Node::Record(MAX_STREAM, 0).ino(), None);
+        assert_eq!(Node::BatchDir(Batch { id: MAX_BATCH, step: 0 }).ino(), None);
+        assert_eq!(Node::BatchDir(Batch { id: u64::MAX, step: 0 }).ino(), None);
     }
 
     #[test]

@@ -260,7 +260,7 @@ fn what_is_wrong_is_said_at_once() {
         }
     }
     let mount = Mount::at(&dir.path().join("s"), &dir.path().join("full"), &["-o", "nonempty"]);
-    assert_eq!(succeeds(&shell(&format!("ls {}", mount.path()))), "records\n");
+    assert_eq!(succeeds(&shell(&format!("ls {}", mount.path()))), "batches\nrecords\n");
 }
 
 /// mus#382.

@@ -87,6 +87,14 @@ impl Fs {
                 let size = self.spelled_text(id)?.len() as u64;
                 Ok(Attr { size, ttl: Duration::ZERO, ..self.blank(node, Kind::File)? })
             }
+            Node::Batches
+            | Node::At
+            | Node::Spec(_)
+            | Node::BatchDir(_)
+            | Node::BatchIndices(_)
+            | Node::BatchFile(..)
+            | Node::Samples
+            | Node::Sample(_) => self.batch_attr(node),
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
@@ -98,8 +106,10 @@ impl Fs {
     }
 
     pub(super) fn record_attr(&self, node: Node, s: u16, size: u64) -> Result<Attr, Failure> {
-        // A record that `files` names has two names.
-        let nlink = if matches!(node, Node::Record(..)) && self.options.names.is_some() { 2 } else { 1 };
+        // A record that `files` names has a second name, and so has what `samples` has of a dataset.
+        let named = matches!(node, Node::Record(..)) && self.options.names.is_some();
+        let sample = matches!(node, Node::Record(..) | Node::Npy(..)) && matches!(self.source, Source::Dataset(_));
+        let nlink = 1 + u32::from(named) + u32::from(sample);
         Ok(Attr { size, nlink, mtime: self.state(s)?.mtime, ..self.blank(node, Kind::File)? })
     }
 

@@ -67,6 +67,12 @@ counters! {
     left_out,
     /// Orders that readers announced.
     announced,
+    /// Batches that were gathered whole, for readers and ahead of them.
+    batches,
+    /// Those that were gathered ahead of readers.
+    batches_ahead,
+    /// Reads of batches that are too large for that, which gathered what they asked for.
+    batch_ranges,
     /// Records of large files that were decoded ahead of readers.
     records_ahead,
 }

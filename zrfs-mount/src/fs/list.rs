@@ -24,7 +24,7 @@ pub struct Entry<'a> {
 pub type Sink<'a> = dyn FnMut(&Entry<'_>) -> bool + 'a;
 
 /// Where in a listing we are.
-struct Listing<'a, 's> {
+pub(super) struct Listing<'a, 's> {
     sink: &'a mut Sink<'s>,
     /// The place of the next entry, that of `.` being 0.
     at: u64,
@@ -34,8 +34,13 @@ struct Listing<'a, 's> {
 }
 
 impl Listing<'_, '_> {
+    /// How many entries come before the next one, beside `.` and `..`.
+    pub(super) fn place(&self) -> u64 {
+        self.at - 2
+    }
+
     /// Offers an entry; `false` if it was not taken.
-    fn put(&mut self, name: &[u8], attr: Attr) -> bool {
+    pub(super) fn put(&mut self, name: &[u8], attr: Attr) -> bool {
         self.full = (self.sink)(&Entry { name, next: self.at + 1, attr });
         if !self.full {
             self.at += 1;
@@ -93,7 +98,7 @@ impl Fs {
         match dir {
             Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => self.list_records(dir, s, plus, to),
             Node::Tree(id) => {
-                for node in self.tree()?.list(id, to.at - 2)? {
+                for node in self.tree()?.list(id, to.place())? {
                     let node = node?;
                     if !to.put(&node.name, self.tree_attr(&node)?) {
                         break;
@@ -102,7 +107,7 @@ impl Fs {
                 Ok(())
             }
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
-                while let Some((name, node)) = self.fixed_child(dir, to.at - 2) {
+                while let Some((name, node)) = self.fixed_child(dir, to.place()) {
                     let attr = if plus { self.attr(node)? } else { self.blank(node, kind_of(node))? };
                     if !to.put(&name, attr) {
                         break;
@@ -110,6 +115,10 @@ impl Fs {
                 }
                 Ok(())
             }
+            Node::Batches | Node::At | Node::Spec(_) | Node::BatchDir(_) | Node::Samples | Node::Sample(_) => {
+                self.list_batches(dir, plus, to)
+            }
+            Node::BatchIndices(_) | Node::BatchFile(..) => Err(Errno::NOTDIR.into()),
             Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
                 Err(Errno::NOTDIR.into())
             }
@@ -121,8 +130,8 @@ impl Fs {
         let stream = self.stream(s)?;
         let (mut name, mut indices) = (Vec::with_capacity(32), Vec::new());
         let length = stream.len();
-        while to.at - 2 < length {
-            let first = to.at - 2;
+        while to.place() < length {
+            let first = to.place();
             indices.clear();
             indices.extend(first..length.min(first.saturating_add(BATCH)));
             let are_records = matches!(dir, Node::Records(_) | Node::Files(_));
@@ -164,7 +173,7 @@ impl Fs {
         Some(node)
     }
 
-    fn attr_or_unknown(&self, node: Node) -> Result<Attr, Failure> {
+    pub(super) fn attr_or_unknown(&self, node: Node) -> Result<Attr, Failure> {
         match self.attr(node) {
             Ok(attr) => Ok(attr),
             Err(e) => {
@@ -189,6 +198,10 @@ impl Fs {
                 Source::Store(_) => Node::Root,
                 Source::Dataset(_) => Node::Stream(s),
             },
+            Node::Batches | Node::At | Node::Spec(_) | Node::BatchDir(_) | Node::Samples | Node::Sample(_) => {
+                self.batch_parent(dir)?
+            }
+            Node::BatchIndices(_) | Node::BatchFile(..) => return Err(Errno::NOTDIR.into()),
             Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
                 return Err(Errno::NOTDIR.into());
             }

@@ -27,6 +27,10 @@ impl Fs {
             })?;
         }
         match self.attr(node).map(|a| a.kind) {
+            // Its number may be forgotten, which the root's must not be.
+            Ok(Kind::Dir) if matches!(node, Node::Spec(_) | Node::BatchDir(_)) => {
+                Err(format!("--root {}: one batch or sampler can't be the root; batches can", path.display()))
+            }
             Ok(Kind::Dir) => Ok(node),
             _ => Err(format!("--root {} is not a directory of the mount", path.display())),
         }
@@ -64,6 +68,10 @@ impl Fs {
                 .find_map(|(n, node)| (*n == *name).then_some(node))
                 .ok_or(Failure::Errno(Errno::NOENT)),
             Node::Readahead => self.spelled(name),
+            Node::Batches | Node::At | Node::Spec(_) | Node::BatchDir(_) | Node::Samples | Node::Sample(_) => {
+                self.batch_child(dir, name)
+            }
+            Node::BatchIndices(_) | Node::BatchFile(..) => Err(Errno::NOTDIR.into()),
             Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
                 Err(Errno::NOTDIR.into())
             }
@@ -89,10 +97,12 @@ impl Fs {
         match (dir, &self.source) {
             (Node::Root, Source::Store(_)) => {
                 let [records, npy, png, files] = stream_dirs(0);
-                pick(&[records, npy, png, files, (true, ".zrfs", Node::Zrfs)])
+                pick(&[records, npy, png, files, (true, "batches", Node::Batches), (true, ".zrfs", Node::Zrfs)])
             }
             (Node::Root, Source::Dataset(dataset)) => pick(&[
                 (true, "streams", Node::Streams),
+                (true, "samples", Node::Samples),
+                (true, "batches", Node::Batches),
                 (dataset.tree().is_some(), "tree", Node::Tree(0)),
                 (true, ".zrfs", Node::Zrfs),
             ]),

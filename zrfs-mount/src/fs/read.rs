@@ -55,7 +55,7 @@ impl Fs {
                 if starts {
                     self.note(Space::Records(s), index, 1, node);
                 }
-                self.read_record(s, self.stream(s)?, index, offset, dst)
+                Ok(self.read_record(s, self.stream(s)?, index, offset, dst)?)
             }
             Node::Npy(s, index) => {
                 if starts {
@@ -67,6 +67,8 @@ impl Fs {
             Node::Png(s, index) => self.read_png(s, index, offset, dst),
             Node::Info => Ok(copy_from(&self.info(), offset, dst)),
             Node::Stats => Ok(copy_from(&self.stats(), offset, dst)),
+            Node::BatchIndices(batch) => self.read_indices(batch, offset, dst),
+            Node::BatchFile(s, batch, part) => self.read_batch(s, batch, part, offset, dst, via),
             Node::Spelled(id) => Ok(copy_from(self.read_spelled(id)?.as_bytes(), offset, dst)),
             _ => Err(Errno::ISDIR.into()),
         }
@@ -74,10 +76,17 @@ impl Fs {
 
     /// A read that covers a whole record decodes it into `dst`, unless somebody has it decoded already; other reads of
     /// compressed records go through the cache, so that a record read in pieces is decoded once.
-    fn read_record(&self, s: u16, stream: &Stream, index: u64, offset: u64, dst: &mut [u8]) -> Result<usize, Failure> {
+    pub(super) fn read_record(
+        &self,
+        s: u16,
+        stream: &Stream,
+        index: u64,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> zrfs::Result<usize> {
         let store = stream.store();
         if store.codec() == Codec::Raw {
-            return Ok(store.read_range(index, offset, dst)?);
+            return store.read_range(index, offset, dst);
         }
         let length = u64::from(store.entry(index)?.logic_length);
         if offset >= length || dst.is_empty() {
@@ -94,7 +103,7 @@ impl Fs {
                 return Ok(n);
             }
             self.counters.decoded_bytes.add(length);
-            return Ok(store.read_range(index, 0, dst)?);
+            return store.read_range(index, 0, dst);
         }
         let bytes = self.shared_record(s, stream, index, length)?;
         Ok(copy_from(&bytes, offset, dst))

@@ -14,20 +14,20 @@ use zrfs::storage::Disk;
 use zrfs::tree::{Meta, TreeBuilder};
 use zrfs::{Writer, WriterOptions};
 
-fn options() -> FsOptions {
+pub(super) fn options() -> FsOptions {
     FsOptions { uid: 7, gid: 8, cache_bytes: 1 << 20, ahead_bytes: 1 << 20, xattrs: true, ..FsOptions::default() }
 }
 
-fn open(path: &Path) -> Fs {
+pub(super) fn open(path: &Path) -> Fs {
     open_with(path, options())
 }
 
-fn open_with(path: &Path, options: FsOptions) -> Fs {
+pub(super) fn open_with(path: &Path, options: FsOptions) -> Fs {
     Fs::new(Source::open(path).unwrap(), options).unwrap()
 }
 
 /// Bytes that differ from record to record and don't compress to nothing.
-fn bytes(seed: u64, length: usize) -> Vec<u8> {
+pub(super) fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let next = |_| {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -36,7 +36,7 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(next).collect()
 }
 
-fn plain_store(path: &Path, codec: Codec, records: &[Vec<u8>]) -> Writer {
+pub(super) fn plain_store(path: &Path, codec: Codec, records: &[Vec<u8>]) -> Writer {
     let mut writer = WriterOptions::new(codec).create(path).unwrap();
     let slices: Vec<&[u8]> = records.iter().map(Vec::as_slice).collect();
     writer.append(&slices).unwrap();
@@ -44,12 +44,12 @@ fn plain_store(path: &Path, codec: Codec, records: &[Vec<u8>]) -> Writer {
     writer
 }
 
-fn walk(fs: &Fs, path: &str) -> Result<Attr, Errno> {
+pub(super) fn walk(fs: &Fs, path: &str) -> Result<Attr, Errno> {
     let root = fs.getattr(ROOT)?;
     path.split('/').filter(|p| !p.is_empty()).try_fold(root, |dir, name| fs.lookup(dir.ino, name.as_bytes()))
 }
 
-fn read_all(fs: &Fs, ino: u64, step: usize) -> Result<Vec<u8>, Errno> {
+pub(super) fn read_all(fs: &Fs, ino: u64, step: usize) -> Result<Vec<u8>, Errno> {
     let (mut all, mut buffer) = (Vec::new(), vec![0; step]);
     loop {
         let n = fs.read(ino, all.len() as u64, &mut buffer)?;
@@ -61,7 +61,13 @@ fn read_all(fs: &Fs, ino: u64, step: usize) -> Result<Vec<u8>, Errno> {
 }
 
 /// A listing in rounds of at most `round` entries; each entry's `next` and attributes by name.
-fn list(fs: &Fs, ino: u64, mut offset: u64, round: usize, plus: bool) -> Result<Vec<(Vec<u8>, u64, Attr)>, Errno> {
+pub(super) fn list(
+    fs: &Fs,
+    ino: u64,
+    mut offset: u64,
+    round: usize,
+    plus: bool,
+) -> Result<Vec<(Vec<u8>, u64, Attr)>, Errno> {
     let mut all = Vec::new();
     loop {
         let before = all.len();
@@ -84,7 +90,7 @@ fn list(fs: &Fs, ino: u64, mut offset: u64, round: usize, plus: bool) -> Result<
     }
 }
 
-fn names(fs: &Fs, path: &str) -> Vec<String> {
+pub(super) fn names(fs: &Fs, path: &str) -> Vec<String> {
     let ino = walk(fs, path).unwrap().ino;
     let listed = list(fs, ino, 0, 1000, false).unwrap();
     listed.into_iter().skip(2).map(|(name, ..)| String::from_utf8(name).unwrap()).collect()
@@ -99,7 +105,7 @@ fn a_store_reads_as_it_was_written() {
         let path = dir.path().join("s.zr");
         plain_store(&path, codec, &records);
         let fs = open(&path);
-        assert_eq!(names(&fs, ""), ["records", ".zrfs"]);
+        assert_eq!(names(&fs, ""), ["records", "batches", ".zrfs"]);
         for (i, record) in records.iter().enumerate() {
             let attr = walk(&fs, &format!("records/{i}")).unwrap();
             let got = (attr.kind, attr.size, attr.perm, attr.nlink, attr.uid, attr.gid, attr.ttl);
@@ -184,8 +190,11 @@ fn listings_go_on_from_any_offset() {
     }
     assert_eq!(list(&fs, records.ino, u64::MAX, 10, false).unwrap(), []);
     let root = list(&fs, ROOT, 0, 1, true).unwrap();
-    assert_eq!(root.iter().map(|(n, ..)| n.as_slice()).collect::<Vec<_>>(), [&b"."[..], b"..", b"records", b".zrfs"]);
-    assert_eq!(fs.getattr(ROOT).unwrap().nlink, 4);
+    assert_eq!(
+        root.iter().map(|(n, ..)| n.as_slice()).collect::<Vec<_>>(),
+        [&b"."[..], b"..", b"records", b"batches", b".zrfs"]
+    );
+    assert_eq!(fs.getattr(ROOT).unwrap().nlink, 5);
 }
 
 #[test]
@@ -206,7 +215,7 @@ fn typed_records_are_npy_files() {
     writer.close().unwrap();
 
     let fs = open(&dense);
-    assert_eq!(names(&fs, ""), ["records", "npy", ".zrfs"]);
+    assert_eq!(names(&fs, ""), ["records", "npy", "batches", ".zrfs"]);
     assert_eq!(names(&fs, "npy"), ["0.npy", "1.npy", "2.npy", "3.npy", "4.npy"]);
     for name in ["0", "00.npy", "0.npy.npy", ".npy", "5.npy", "0.NPY"] {
         assert_eq!(walk(&fs, &format!("npy/{name}")), Err(Errno::NOENT), "{name}");
@@ -372,10 +381,10 @@ fn a_tree_reads_as_it_was_packed() {
         let path = dir.path().join("d.zr");
         let files = tree_dataset(&path, codec);
         let whole = open(&path);
-        assert_eq!(names(&whole, ""), ["streams", "tree", ".zrfs"]);
+        assert_eq!(names(&whole, ""), ["streams", "samples", "batches", "tree", ".zrfs"]);
         assert_eq!(names(&whole, "streams"), ["data", "path"]);
         assert_eq!(names(&whole, "streams/path"), ["records"]);
-        assert_eq!(whole.getattr(ROOT).unwrap().nlink, 5);
+        assert_eq!(whole.getattr(ROOT).unwrap().nlink, 7);
         assert_eq!(walk(&whole, "streams").unwrap().nlink, 4);
         assert_eq!(walk(&whole, "streams/path").unwrap().nlink, 3);
         let attr = walk(&whole, "streams/data/records/0").unwrap();
@@ -491,7 +500,7 @@ fn records_have_names_by_pattern_and_content() {
         let path = dir.path().join("s");
         plain_store(&path, codec, &records);
         let auto = open_with(&path, FsOptions { names: Some("auto".parse().unwrap()), ..options() });
-        assert_eq!(names(&auto, ""), ["records", "files", ".zrfs"]);
+        assert_eq!(names(&auto, ""), ["records", "files", "batches", ".zrfs"]);
         let listed = names(&auto, "files");
         let start = ["00000000.txt", "00000001.jpg", "00000002.png", "00000003.json", "00000004.bin", "00000005.txt"];
         assert_eq!((listed.len(), &listed[..6]), (300, &start.map(String::from)[..]));
@@ -545,7 +554,7 @@ fn pictures_are_png_files() {
     writer.append(&pixels).unwrap();
     writer.close().unwrap();
     let fs = open(&dense);
-    assert_eq!(names(&fs, ""), ["records", "npy", "png", ".zrfs"]);
+    assert_eq!(names(&fs, ""), ["records", "npy", "png", "batches", ".zrfs"]);
     assert_eq!(names(&fs, "png"), ["0.png", "1.png", "2.png"]);
     for i in 0..3 {
         let attr = walk(&fs, &format!("png/{i}.png")).unwrap();

@@ -69,8 +69,23 @@ impl Fs {
                 _ => None,
             }),
             Node::Tree(id) => self.of_file(id, key),
+            Node::BatchFile(s, ..) => match key {
+                "records" => self.count_of(node),
+                "shape" => Ok(None),
+                _ => self.of_stream(s, key),
+            },
+            Node::Spec(_) | Node::BatchDir(_) | Node::BatchIndices(_) => match key {
+                "records" => self.count_of(node),
+                _ => Ok(None),
+            },
+            Node::Batches | Node::At | Node::Samples | Node::Sample(_) => Ok(None),
             Node::Streams | Node::Zrfs | Node::Info | Node::Stats | Node::Readahead | Node::Spelled(_) => Ok(None),
         }
+    }
+
+    /// Of a sampler how many records it draws from, of a batch how many it has.
+    fn count_of(&self, node: Node) -> Result<Option<String>, Failure> {
+        Ok(self.batch_records(node)?.map(|n| n.to_string()))
     }
 
     fn of_record(&self, s: u16, index: u64, key: &str) -> Result<Option<String>, Failure> {

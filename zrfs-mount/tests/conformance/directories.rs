@@ -21,7 +21,7 @@ fn mp819_sshfs379_jfs6547_directories_of_any_size() {
     store(&empty, "zstd", &[]);
     let mount = Mount::new(&empty, &[]);
     conforms(&["dir", &format!("{}/records", mount.path()), "0"]);
-    conforms(&["dir", &mount.path(), "2"]);
+    conforms(&["dir", &mount.path(), "3"]);
     conforms(&["dir", &format!("{}/.zrfs", mount.path()), "3"]);
 }
 

@@ -141,7 +141,7 @@ fn killed_runs_and_killed_servers_leave_nothing() {
     // A batch system tells everybody to end: the server stays for the command.
     let server = server.replace("-9", "-TERM");
     let told = shell(&start(&server));
-    assert_eq!(told.out, "records\n0\n", "{told:?}");
+    assert_eq!(told.out, "batches\nrecords\n0\n", "{told:?}");
     assert_eq!(leftovers(dir.path()), [""; 0]);
 }
 

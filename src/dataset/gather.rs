@@ -1,0 +1,51 @@
+//! Gathering the records of a stream into memory of the caller's choice.
+
+use super::Stream;
+use crate::error::{Error, Result};
+use crate::store::Threads;
+
+impl Stream {
+    /// Reads the records `indices` (any order, repeats allowed) one after the other into the buffer that `room` gives for
+    /// their offsets in bytes, the last of which is the total; its length must be that. Returns these offsets, one more
+    /// than there are indices.
+    ///
+    /// Of a dense stream it is sure by then that every record has as many bytes as its type makes. Large batches are read
+    /// and decoded on all cores.
+    ///
+    /// # Errors
+    /// Those of `room`, before anything is read; [`Error::OutOfRange`]; [`Error::Record`], which names the index, if one
+    /// cannot be read or does not have the stream's type.
+    pub fn gather_into<'a>(
+        &self,
+        indices: &[u64],
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        self.gather_on(indices, Threads::All, room)
+    }
+
+    /// The same on threads of the caller's choice.
+    pub(crate) fn gather_on<'a>(
+        &self,
+        indices: &[u64],
+        threads: Threads,
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        let dense = self.schema().and_then(|schema| schema.record_bytes());
+        self.store().gather_into(indices, threads, |offsets| {
+            if let Some(length) = dense {
+                self.all_have(indices, offsets, length)?;
+            }
+            room(offsets)
+        })
+    }
+
+    /// Checks that each of these records has `length` bytes, so that they are one array.
+    fn all_have(&self, indices: &[u64], offsets: &[u64], length: u64) -> Result<()> {
+        let wrong = offsets.windows(2).zip(indices).find(|(at, _)| at[1] - at[0] != length);
+        let Some((at, &index)) = wrong else { return Ok(()) };
+        let got = at[1] - at[0];
+        // The stream says what is wrong with it.
+        self.shape(index)?;
+        Err(Error::invalid(format!("it has {got} bytes, where the others have {length}")).at_record(index))
+    }
+}
