@@ -6,7 +6,7 @@ use crate::format::Kind;
 use crate::format::dtype::DType;
 use crate::in_order::InOrder;
 use crate::select::Selection;
-use crate::store::Store;
+use crate::store::{Store, Threads};
 
 /// What a read of several records gives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +73,36 @@ impl Stream {
         }
     }
 
+    /// Reads the records `indices` (any order, repeats allowed) one after the other into the buffer that `room` gives for
+    /// their offsets, the last of which is the total of bytes. Returns these offsets, one more than there are indices.
+    ///
+    /// # Errors
+    /// Those of `room`, and [`Error::Record`] if a record of a dense stream has another length than its type makes, both
+    /// before anything is read; otherwise as [`Store::gather`].
+    pub fn gather_with<'a>(
+        &self,
+        indices: &[u64],
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        self.gather_by(indices, Threads::All, room)
+    }
+
+    /// The same by the threads that are said.
+    pub(crate) fn gather_by<'a>(
+        &self,
+        indices: &[u64],
+        threads: Threads,
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        let dense = self.schema().and_then(|schema| schema.record_bytes());
+        self.store().gather_into(indices, threads, |offsets| {
+            if let Some(length) = dense {
+                all_have(self, indices, offsets, length)?;
+            }
+            room(offsets)
+        })
+    }
+
     /// The records of `selection`, one after the other, read ahead and decoded in parallel; see [`Store::iter`].
     ///
     /// # Errors
@@ -80,6 +110,16 @@ impl Stream {
     pub fn iter(&self, selection: &Selection) -> Result<Records<'_>> {
         Records::new(self.store(), selection)
     }
+}
+
+/// Checks that every record of a dense stream has as many bytes as its type makes, so that they are one array.
+fn all_have(stream: &Stream, indices: &[u64], offsets: &[u64], length: u64) -> Result<()> {
+    let wrong = offsets.windows(2).zip(indices).find(|(at, _)| at[1] - at[0] != length);
+    let Some((at, &index)) = wrong else { return Ok(()) };
+    let got = at[1] - at[0];
+    // The stream says what is wrong with it.
+    stream.shape(index)?;
+    Err(Error::invalid(format!("it has {got} bytes, where the others have {length}")).at_record(index))
 }
 
 impl Dataset {

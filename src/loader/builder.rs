@@ -191,7 +191,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         // One more for the batch in the consumer's hands.
         let inputs: Vec<Input> =
             handles.into_iter().map(|(name, handle)| Input::new(name.into(), handle, limit + 1)).collect();
-        let store = fingerprint(&inputs);
+        let store = fingerprint(inputs.iter().map(|input| (&*input.name, input.stream())));
         let mut position = Position::default();
         if let Some(state) = self.resume {
             state.check(sampler.spec().batch, length, store)?;
@@ -228,8 +228,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         for (name, source) in &self.streams {
             let names: Vec<String> = match (&**source, name) {
                 (Source::Store(_), Some(name)) => vec![name.clone()],
-                (Source::Store(stream), None) => vec![stem(stream.store().path())],
-                (Source::Dataset(dataset), None) => dataset.streams().iter().map(|(name, _)| name.clone()).collect(),
+                (source, None) => source.stream_names(),
                 (Source::Dataset(dataset), Some(prefix)) => {
                     dataset.streams().iter().map(|(name, _)| format!("{prefix}/{name}")).collect()
                 }
@@ -263,7 +262,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
 }
 
 /// The name of a store: that of its directory, without the extension.
-fn stem(path: &Path) -> String {
+pub(super) fn stem(path: &Path) -> String {
     let absolute = std::path::absolute(path);
     let path = absolute.as_deref().unwrap_or(path);
     path.file_stem().map_or_else(|| "store".into(), |stem| stem.to_string_lossy().into_owned())

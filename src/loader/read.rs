@@ -4,7 +4,7 @@ use super::batch::{Batch, Part, Shape};
 use super::error::Failure;
 use crate::buffer::{Buffer, BufferPool};
 use crate::dataset::{Source, Stream};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::Kind;
 use crate::format::dtype::DType;
 use crate::store::Threads;
@@ -55,13 +55,9 @@ impl Input {
 
     fn read(&self, indices: &[u64], threads: Threads) -> Result<Part> {
         let stream = self.stream();
-        let dense = stream.schema().and_then(|schema| schema.record_bytes());
         let mut buffer: Option<Buffer> = None;
         let slot = &mut buffer;
-        let offsets = stream.store().gather_into(indices, threads, move |offsets| {
-            if let Some(length) = dense {
-                all_have(stream, indices, offsets, length)?;
-            }
+        let offsets = stream.gather_by(indices, threads, move |offsets| {
             let total = offsets.last().copied().unwrap_or_default();
             Ok(&mut **slot.insert(self.pool.get(usize::try_from(total).unwrap_or(usize::MAX))?))
         })?;
@@ -82,16 +78,6 @@ impl Input {
         let (name, dtype, padding) = (self.name.clone(), self.dtype.clone(), self.padding.clone());
         Ok(Part { name, dtype, shape, offsets, bytes, padding })
     }
-}
-
-/// Checks that every record of a dense stream has as many bytes as its type makes, so that they are one array.
-fn all_have(stream: &Stream, indices: &[u64], offsets: &[u64], length: u64) -> Result<()> {
-    let wrong = offsets.windows(2).zip(indices).find(|(at, _)| at[1] - at[0] != length);
-    let Some((at, &index)) = wrong else { return Ok(()) };
-    let got = at[1] - at[0];
-    // The stream says what is wrong with it.
-    stream.shape(index)?;
-    Err(Error::invalid(format!("it has {got} bytes, where the others have {length}")).at_record(index))
 }
 
 /// Reads the records `indices` of every stream.

@@ -4,9 +4,9 @@
 //! store                    dataset
 //! ├── records/17           ├── streams/NAME/records/17, npy/17.npy, …
 //! ├── npy/17.npy           ├── tree/…
-//! ├── png/17.png           └── .zrfs/info.json, stats.json, readahead
+//! ├── png/17.png           └── .zrfs/info.json, stats.json, readahead, control, views
 //! ├── files/00000017.jpg
-//! └── .zrfs/info.json, stats.json, readahead
+//! └── .zrfs/info.json, …
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]) and nothing is kept per open file or per
 //! caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
@@ -17,11 +17,13 @@ mod attr;
 mod counters;
 mod files;
 mod info;
+mod ioctl;
 mod list;
 mod lookup;
 mod read;
 #[cfg(test)]
 mod tests;
+mod views;
 mod xattr;
 
 pub use attr::{Attr, Kind};
@@ -32,12 +34,13 @@ use crate::errno::{Errno, errno};
 use crate::names::Naming;
 use crate::namespace::{Node, ROOT};
 use crate::timing::Timings;
+use crate::views::{Limits, Views};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zrfs::cache::DecodedCache;
 use zrfs::format::META_FILE;
@@ -72,6 +75,8 @@ pub struct FsOptions {
     pub cache_bytes: u64,
     /// Bytes that may be pushed ahead of readers; 0 for none.
     pub ahead_bytes: u64,
+    /// What the views of one user may take.
+    pub views: Limits,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
     /// How records are named in `files`, which there is only then.
@@ -126,6 +131,9 @@ pub struct Fs {
     cache: DecodedCache,
     ahead: Ahead,
     spelled: announce::Spelled,
+    views: Arc<Views>,
+    /// What a loader would call the streams.
+    stream_names: Vec<String>,
     counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
@@ -164,6 +172,8 @@ impl Fs {
         let cache = DecodedCache::new(options.cache_bytes);
         let ahead = Ahead::new(options.ahead_bytes);
         let mut fs = Fs {
+            views: Views::new(options.views),
+            stream_names: source.stream_names(),
             source,
             options,
             root: Node::Root,

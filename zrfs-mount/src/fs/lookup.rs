@@ -64,9 +64,9 @@ impl Fs {
                 .find_map(|(n, node)| (*n == *name).then_some(node))
                 .ok_or(Failure::Errno(Errno::NOENT)),
             Node::Readahead => self.spelled(name),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
-                Err(Errno::NOTDIR.into())
-            }
+            Node::Views => Ok(self.view_file(parse_index(name))?),
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) => Err(Errno::NOTDIR.into()),
+            Node::Info | Node::Stats | Node::Spelled(_) | Node::Control | Node::View(_) => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -106,6 +106,8 @@ impl Fs {
                 (true, "info.json", Node::Info),
                 (true, "stats.json", Node::Stats),
                 (true, "readahead", Node::Readahead),
+                (true, "control", Node::Control),
+                (true, "views", Node::Views),
             ]),
             _ => None,
         }

@@ -67,6 +67,8 @@ impl Fs {
             Node::Png(s, index) => self.read_png(s, index, offset, dst),
             Node::Info => Ok(copy_from(&self.info(), offset, dst)),
             Node::Stats => Ok(copy_from(&self.stats(), offset, dst)),
+            Node::Control => Ok(0),
+            Node::View(seal) => self.read_view(seal, offset, dst),
             Node::Spelled(id) => Ok(copy_from(self.read_spelled(id)?.as_bytes(), offset, dst)),
             _ => Err(Errno::ISDIR.into()),
         }

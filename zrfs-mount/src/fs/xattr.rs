@@ -70,6 +70,7 @@ impl Fs {
             }),
             Node::Tree(id) => self.of_file(id, key),
             Node::Streams | Node::Zrfs | Node::Info | Node::Stats | Node::Readahead | Node::Spelled(_) => Ok(None),
+            Node::Control | Node::Views | Node::View(_) => Ok(None),
         }
     }
 
