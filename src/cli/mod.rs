@@ -6,6 +6,7 @@ mod cat;
 mod compact;
 mod compare;
 mod export;
+mod gather;
 mod info;
 mod loader;
 mod ls;
@@ -66,6 +67,7 @@ enum Command {
     Compact(compact::Args),
     Run(run::Args),
     Sample(sample::Args),
+    Gather(gather::Args),
     Loader(loader::Args),
     Append(append::Args),
     Rm(rm::Args),
@@ -126,6 +128,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Compact(args) => compact::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Sample(args) => sample::run(&args),
+        Command::Gather(args) => gather::run(&args),
         Command::Loader(args) => loader::run(&args),
         Command::Append(args) => append::run(&args),
         Command::Rm(args) => rm::run(&args),
