@@ -225,7 +225,7 @@ impl Mount {
         let mut done = call(&slot);
         if slot.view != 0 && done.as_ref().is_err_and(|e| matches!(e.raw_os_error(), Some(NOENT | ACCES))) {
             // It ended with the process that this one was forked from, or with an earlier mount.
-            slot = Slot::default();
+            slot = Slot::new();
             done = call(&slot);
         }
         match done {

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use zrfs_abi as abi;
 
@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Slot {
     /// Its number; 0 until the server gave one.
     pub(super) view: u64,
+    /// The process that asked for it. A fork of it must not gather into memory that its parent reads.
+    pid: u32,
     slab: u64,
     capacity: u64,
     file: Option<File>,
@@ -31,6 +33,11 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// One that the server does not know yet.
+    pub(super) fn new() -> Slot {
+        Slot { pid: std::process::id(), ..Slot::default() }
+    }
+
     /// Fetches the memory that the server has for the view now, if that is not here yet.
     pub(super) fn follow(&mut self, sealed: &abi::View, socket: &[u8]) -> io::Result<()> {
         if self.file.is_some() && self.slab == sealed.slab {
@@ -99,37 +106,44 @@ pub(super) struct Idle {
     file: Arc<FuseFile>,
     slots: Mutex<Vec<Slot>>,
     keep: usize,
+    pid: u32,
     /// Those that batches have.
     lent: AtomicUsize,
 }
 
 impl Idle {
     pub(super) fn new(file: Arc<FuseFile>, keep: usize) -> Idle {
-        Idle { file, slots: Mutex::default(), keep, lent: AtomicUsize::new(0) }
+        Idle { file, slots: Mutex::default(), keep, pid: std::process::id(), lent: AtomicUsize::new(0) }
     }
 
     /// How many views there are.
     pub(super) fn count(&self) -> usize {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).len() + self.lent.load(Ordering::Relaxed)
+        let idle = if self.pid == std::process::id() { self.lock().len() } else { 0 };
+        idle + self.lent.load(Ordering::Relaxed)
+    }
+
+    /// Not to be called in a fork, where the lock may be held for ever.
+    fn lock(&self) -> MutexGuard<'_, Vec<Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The one that was used last, or a new one.
     pub(super) fn take(&self) -> Slot {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        let kept = if self.pid == std::process::id() { self.lock().pop() } else { None };
+        kept.unwrap_or_else(Slot::new)
     }
 
     /// Puts one back that no batch has any more.
     pub(super) fn put(&self, slot: Slot) {
-        if slot.view == 0 {
+        let pid = std::process::id();
+        if slot.view == 0 || slot.pid != pid {
             return;
         }
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots.len() < self.keep {
-            slots.push(slot);
-        } else {
-            drop(slots);
-            self.close(&slot);
-        }
+        let full = self.pid != pid || {
+            let slots = self.lock();
+            slots.len() >= self.keep
+        };
+        if full { self.close(&slot) } else { self.lock().push(slot) }
     }
 
     fn close(&self, slot: &Slot) {
@@ -141,6 +155,9 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            return;
+        }
         let slots = std::mem::take(self.slots.get_mut().unwrap_or_else(PoisonError::into_inner));
         slots.iter().for_each(|slot| self.close(slot));
     }

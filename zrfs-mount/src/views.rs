@@ -261,7 +261,9 @@ impl Views {
 
     /// Hides the batch of a view, which is about to be overwritten.
     pub fn hide(&self, view: &View) {
-        if let Some(old) = lock(&view.shown).sealed.take() {
+        // The one lock is given back before the other is taken: an end takes them the other way round.
+        let old = lock(&view.shown).sealed.take();
+        if let Some(old) = old {
             lock(&self.table).seals.remove(&old.seal);
         }
     }

@@ -5,6 +5,7 @@ use crate::Zero;
 layout! {
     /// A view: what goes in with every call about it and, in the same place, what comes out. Fields that only come out must
     /// be zero when they go in. Indices follow it in the calls that take some, one u64 each.
+    #[derive(Default)]
     pub struct View = 64 {
         /// In: the view, or 0 for a new one. Out: its number.
         pub view: u64,
@@ -25,12 +26,6 @@ layout! {
         pub key: u64,
         /// Out: the number of the batch, another one for each seal of any view.
         pub seal: u64,
-    }
-}
-
-impl Default for View {
-    fn default() -> Self {
-        View { view: 0, stream: 0, flags: 0, count: 0, bytes: 0, slab: 0, capacity: 0, key: 0, seal: 0 }
     }
 }
 

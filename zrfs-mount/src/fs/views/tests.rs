@@ -229,3 +229,51 @@ fn facts() {
     assert_eq!(&stream.dtype[..stream.dtype_len as usize], b"<u2");
     assert_eq!(&stream.name[..stream.name_len as usize], b"numbers");
 }
+
+/// Threads that use, read and end the same views at random: no deadlock, nothing left.
+#[test]
+fn many_at_once() {
+    let (_dir, fs) = open(Limits { memory: 1 << 20, views: 8 });
+    let fs = &fs;
+    let worker = |seed: u64| {
+        let mut x = seed;
+        let mut random = |n: u64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) % n
+        };
+        for _ in 0..3000 {
+            let id = 1 + random(12);
+            let done = match random(5) {
+                0 => call(fs, ME, GATHER_SMALL, view(0, 0, 2), &indices(&[random(10), 3])),
+                1 => call(fs, ME, GATHER_SMALL, view(id, 0, 1), &indices(&[random(10)])),
+                2 => call(fs, ME, CLOSE, view(id, 0, 0), &[]),
+                3 => fs.lookup(Node::Views.ino().unwrap(), id.to_string().as_bytes()).and_then(|attr| {
+                    let mut bytes = vec![0; 5000];
+                    fs.read(attr.ino, 0, &mut bytes).map(|_| View::default())
+                }),
+                _ => call(fs, ME, BEGIN, view(id, 0, 0), &[]),
+            };
+            let known = [Errno::NOENT, Errno::BUSY, Errno::MFILE, Errno::STALE];
+            assert!(done.is_ok() || known.contains(&done.unwrap_err()), "{done:?}");
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|seed| drop(scope.spawn(move || worker(seed)))));
+    for id in 0..10_000 {
+        let _ = call(fs, ME, CLOSE, view(id, 0, 0), &[]);
+    }
+    assert_eq!(fs.views_used(), (0, 0));
+}
+
+#[test]
+fn a_view_of_nobody_we_know_ends_when_it_is_idle() {
+    let (_dir, fs) = open(Limits::default());
+    let unknown = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap();
+    let known = Caller { uid: 1000, pid: std::process::id() };
+    let watched = call(&fs, known, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs.views.end_idle(std::time::Duration::from_secs(60));
+    assert_eq!(fs.views_used().0, 2);
+    fs.views.end_idle(std::time::Duration::from_millis(5));
+    assert_eq!(call(&fs, ME, BEGIN, view(unknown.view, 0, 0), &[]), Err(Errno::NOENT));
+    assert!(call(&fs, ME, BEGIN, view(watched.view, 0, 0), &[]).is_ok());
+}
