@@ -87,6 +87,18 @@ impl Stream {
         self.gather_by(indices, Threads::All, room)
     }
 
+    /// The same on the calling thread alone: for who gathers several batches at the same time.
+    ///
+    /// # Errors
+    /// As [`gather_with`](Stream::gather_with).
+    pub fn gather_here_with<'a>(
+        &self,
+        indices: &[u64],
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        self.gather_by(indices, Threads::One, room)
+    }
+
     /// The same by the threads that are said.
     pub(crate) fn gather_by<'a>(
         &self,

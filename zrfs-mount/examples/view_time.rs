@@ -2,8 +2,8 @@
 //!
 //!     cargo build --release -p zrfs-mount --bins --examples && target/release/examples/view_time [DIR]
 //!
-//! Batches of 256 records at random indices, into memory that is used again. The ways take turns, a few batches each, and the
-//! medians of their turns are compared; so whatever else the machine does hits all of them. `native` is [`Stream::gather_with`]
+//! Batches of 256 records at random indices, into memory that is used again. The ways take turns, a few batches each, so
+//! whatever else the machine does hits all of them: rates are the medians of their turns, ratios those of a turn's ratios. `native` is [`Stream::gather_with`]
 //! into one buffer; `view` asks the mount for one batch after the other; `pipelined` has two views, and the mount gathers into
 //! one while the other is used.
 
@@ -17,9 +17,9 @@ use zrfs::{Source, Stream, WriterOptions};
 
 const BATCH: usize = 256;
 /// Turns of each way.
-const TURNS: usize = 15;
+const TURNS: usize = 25;
 /// A turn takes about so long.
-const TURN: Duration = Duration::from_millis(120);
+const TURN: Duration = Duration::from_millis(80);
 
 fn main() {
     let top = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
@@ -31,13 +31,10 @@ fn main() {
         make(&path, codec, length, count);
         let mount = Mounted::new(&path, dir.path());
         for clients in [1, 2, 4] {
-            let rates = measure(&path, &mount.at, clients);
-            let [native, view, pipelined] = rates;
+            let [native, view, pipelined, of_view, of_pipelined] = measure(&path, &mount.at, clients);
+            let kib = length >> 10;
             println!(
-                "| {codec}, {} KiB | {clients} | {native:.0} | {view:.0} | {pipelined:.0} | {:.2} | {:.2} |",
-                length >> 10,
-                view / native,
-                pipelined / native
+                "| {codec}, {kib} KiB | {clients} | {native:.0} | {view:.0} | {pipelined:.0} | {of_view:.2} | {of_pipelined:.2} |"
             );
         }
         drop(mount);
@@ -72,8 +69,13 @@ impl Mounted {
         let _ = std::fs::create_dir(&at);
         let me = std::env::current_exe().expect("a program");
         let program = me.ancestors().nth(2).expect("a target directory").join("zrfs-mount");
-        let server =
-            Command::new(program).arg("-f").arg(store).arg(&at).stdin(Stdio::null()).spawn().expect("zrfs-mount");
+        let server = Command::new(program)
+            .args(["-f", "--view-memory", "8G"])
+            .arg(store)
+            .arg(&at)
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("zrfs-mount");
         let begin = Instant::now();
         while !matches!(Mount::find(&at), Ok(Some(_))) {
             assert!(begin.elapsed() < Duration::from_secs(20), "no mount");
@@ -93,20 +95,19 @@ impl Drop for Mounted {
 /// A way to get batches: of a client's state, the bytes of one more.
 type Way<'a> = Box<dyn FnMut() -> usize + Send + 'a>;
 
-/// Medians of MiB/s, native, view and pipelined.
-fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 3] {
+/// Medians: MiB/s native, by view and pipelined, and the ratios of the latter two to the first.
+fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 5] {
     let source = Source::open(store).expect("a store");
     let Source::Store(stream) = &source else { panic!("a store") };
-    let mut rates = [const { Vec::new() }; 3];
+    let mut rates = [const { Vec::new() }; 5];
     let mut ways: Vec<Vec<Way<'_>>> =
         (0..3).map(|way| (0..clients).map(|k| client(way, k, stream, at)).collect()).collect();
     for turn in 0..=TURNS {
-        for (way, rates) in ways.iter_mut().zip(&mut rates) {
-            let bytes = turn_of(way);
-            // The first turn makes the memory.
-            if turn > 0 {
-                rates.push(bytes);
-            }
+        let [native, view, pipelined] = [0, 1, 2].map(|way| turn_of(&mut ways[way]));
+        // The first turn makes the memory.
+        if turn > 0 {
+            let all = [native, view, pipelined, view / native, pipelined / native];
+            rates.iter_mut().zip(all).for_each(|(rates, rate)| rates.push(rate));
         }
     }
     rates.map(|mut rates| {

@@ -16,7 +16,7 @@ use life::{Life, Process};
 use slab::Slab;
 use std::collections::HashMap;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use zrfs::sampler::Sampler;
@@ -52,6 +52,7 @@ pub struct Views {
     table: Mutex<Table>,
     seals: AtomicU64,
     slabs: AtomicU64,
+    gathering: AtomicUsize,
     started: Instant,
     life: OnceLock<Option<Life>>,
     socket: OnceLock<Option<String>>,
@@ -132,6 +133,7 @@ impl Views {
             table: Mutex::default(),
             seals: AtomicU64::new(0),
             slabs: AtomicU64::new(0),
+            gathering: AtomicUsize::new(0),
             started: Instant::now(),
             life: OnceLock::new(),
             socket: OnceLock::new(),
@@ -249,6 +251,12 @@ impl Views {
         self.seals.fetch_add(1, Ordering::Relaxed) + 1
     }
 
+    /// Counts a gather as long as what it gives lives.
+    pub fn gathering(&self) -> AtWork<'_> {
+        self.gathering.fetch_add(1, Ordering::Relaxed);
+        AtWork(&self.gathering)
+    }
+
     /// Shows a batch that is whole.
     pub fn show(&self, view: &View, seal: u64, bytes: u64) {
         lock(&view.shown).sealed = Some(Sealed { seal, bytes });
@@ -360,6 +368,23 @@ impl Work {
     /// `ENOSPC` if there is no memory.
     pub fn reserve(&mut self, more: usize) -> Result<(), Errno> {
         self.indices.try_reserve(more).map_err(|_| Errno::NOSPC)
+    }
+}
+
+/// A gather that is counted.
+#[derive(Debug)]
+pub struct AtWork<'v>(&'v AtomicUsize);
+
+impl AtWork<'_> {
+    /// Whether there is no other one now.
+    pub fn alone(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 1
+    }
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

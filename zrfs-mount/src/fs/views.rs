@@ -224,15 +224,23 @@ impl Fs {
         (step, length): (u64, u64),
     ) -> Result<u64, Failure> {
         let seal = self.views.next_seal();
+        // Where others gather as well each does so alone: the cores are busy, and nobody has to be woken.
+        let at_work = self.views.gathering();
         let memory = self.views.room(view, work, plan.bytes, indices.len() as u64)?.bytes_mut();
         plan.write(memory, parts, indices, [seal, length, step]);
         for (part, place) in parts.iter().zip(&plan.data) {
             let place = place.start as usize..place.end as usize;
             let room = memory.get_mut(place).ok_or(Errno::NOSPC)?;
-            let gathered = self.stream(part.number)?.gather_with(indices, |offsets| {
+            let room = |offsets: &[u64]| {
                 let as_planned = part.record_bytes.is_some() || part.offsets == offsets;
                 if as_planned { Ok(room) } else { Err(Error::invalid("the records changed while they were read")) }
-            });
+            };
+            let stream = self.stream(part.number)?;
+            let gathered = if at_work.alone() {
+                stream.gather_with(indices, room)
+            } else {
+                stream.gather_here_with(indices, room)
+            };
             gathered.map_err(|e| self.damaged(part.number, e))?;
         }
         Ok(seal)
