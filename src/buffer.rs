@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::fork::Maker;
 use memmap2::{Advice, MmapMut};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The size of a huge page on most machines. Buffers from this size on ask for such pages.
@@ -82,7 +82,7 @@ impl BufferPool {
                 }
             }
         };
-        Ok(Buffer { memory, len, pool: self.clone() })
+        Ok(Buffer { memory, place: 0..len, home: Home::Pool(self.clone()) })
     }
 
     /// How many buffers there are, in use or waiting to be used again.
@@ -110,19 +110,37 @@ fn allocate(len: usize) -> std::io::Result<MmapMut> {
     Ok(memory)
 }
 
-/// Bytes of a [`BufferPool`], to which they return when this is dropped.
+/// Bytes of a [`BufferPool`], or of memory that is shared with a mount, to which they return when this is dropped.
 #[derive(Debug)]
 pub struct Buffer {
     /// `None` only while it is dropped.
     memory: Option<MmapMut>,
-    len: usize,
-    pool: BufferPool,
+    /// Which of it are its bytes.
+    place: Range<usize>,
+    home: Home,
+}
+
+/// Where the memory of a buffer goes back to.
+#[derive(Debug)]
+enum Home {
+    Pool(BufferPool),
+    Lender(Box<dyn Lender>),
+}
+
+/// Who lends memory for a buffer.
+pub(crate) trait Lender: std::fmt::Debug + Send + Sync {
+    /// Takes it back.
+    fn give_back(&mut self, memory: MmapMut);
 }
 
 impl Buffer {
-    /// The pool that it came from.
-    pub fn pool(&self) -> &BufferPool {
-        &self.pool
+    /// The bytes at `place` of memory that is lent; `None` if it has not so many, and then it is back.
+    pub(crate) fn lent(memory: MmapMut, place: Range<usize>, mut lender: Box<dyn Lender>) -> Option<Buffer> {
+        if memory.get(place.clone()).is_none() {
+            lender.give_back(memory);
+            return None;
+        }
+        Some(Buffer { memory: Some(memory), place, home: Home::Lender(lender) })
     }
 }
 
@@ -130,21 +148,25 @@ impl Deref for Buffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        self.memory.as_ref().and_then(|memory| memory.get(..self.len)).unwrap_or_default()
+        self.memory.as_ref().and_then(|memory| memory.get(self.place.clone())).unwrap_or_default()
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.memory.as_mut().and_then(|memory| memory.get_mut(..self.len)).unwrap_or_default()
+        self.memory.as_mut().and_then(|memory| memory.get_mut(self.place.clone())).unwrap_or_default()
     }
 }
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let shared = &self.pool.shared;
         // Unmapping is left to the end, after the lock.
         let mut memory = self.memory.take();
+        let pool = match &mut self.home {
+            Home::Pool(pool) => pool,
+            Home::Lender(lender) => return memory.into_iter().for_each(|memory| lender.give_back(memory)),
+        };
+        let shared = &pool.shared;
         if let Some(mut state) = shared.lock() {
             if state.live > shared.keep {
                 state.live -= 1;

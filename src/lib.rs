@@ -3,11 +3,12 @@
 //! shares its format with PyPI's `loaderx` 1.5.2.
 //!
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
-// `sys` alone may.
+// `sys` may, and `client::sys`: an ioctl, and mapping memory that a mount shares.
 #![deny(unsafe_code)]
 
 pub mod buffer;
 pub mod cache;
+pub mod client;
 pub mod codec;
 pub mod compare;
 pub mod dataset;

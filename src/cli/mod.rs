@@ -7,6 +7,7 @@ mod cat;
 mod compact;
 mod compare;
 mod export;
+mod gather;
 mod info;
 mod loader;
 mod ls;
@@ -67,6 +68,7 @@ enum Command {
     Compact(compact::Args),
     Run(run::Args),
     Sample(sample::Args),
+    Gather(gather::Args),
     Loader(loader::Args),
     Bench(bench::Args),
     Append(append::Args),
@@ -128,6 +130,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Compact(args) => compact::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Sample(args) => sample::run(&args),
+        Command::Gather(args) => gather::run(&args),
         Command::Loader(args) => loader::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Append(args) => append::run(&args),

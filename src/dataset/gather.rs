@@ -23,6 +23,18 @@ impl Stream {
         self.gather_on(indices, Threads::All, room)
     }
 
+    /// The same on the calling thread alone: for who gathers several batches at the same time.
+    ///
+    /// # Errors
+    /// As [`gather_into`](Stream::gather_into).
+    pub fn gather_here_into<'a>(
+        &self,
+        indices: &[u64],
+        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
+    ) -> Result<Vec<u64>> {
+        self.gather_on(indices, Threads::One, room)
+    }
+
     /// The same on threads of the caller's choice.
     pub(crate) fn gather_on<'a>(
         &self,

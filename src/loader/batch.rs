@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// Its memory goes back to the loader when it is dropped, and is used for a later batch.
 #[derive(Debug)]
 pub struct Batch {
-    pub(super) step: u64,
-    pub(super) indices: Vec<u64>,
-    pub(super) parts: Vec<Part>,
+    pub(crate) step: u64,
+    pub(crate) indices: Vec<u64>,
+    pub(crate) parts: Vec<Part>,
 }
 
 impl Batch {
@@ -64,14 +64,14 @@ impl Batch {
 /// The records of one stream in a batch, in one buffer that starts at a page's boundary.
 #[derive(Debug)]
 pub struct Part {
-    pub(super) name: Arc<str>,
-    pub(super) dtype: Option<Arc<DType>>,
-    pub(super) shape: Shape,
+    pub(crate) name: Arc<str>,
+    pub(crate) dtype: Option<Arc<DType>>,
+    pub(crate) shape: Shape,
     /// Where each record begins, and where the last one ends.
-    pub(super) offsets: Vec<u64>,
-    pub(super) bytes: Buffer,
+    pub(crate) offsets: Vec<u64>,
+    pub(crate) bytes: Buffer,
     /// Where the memory of padded forms comes from.
-    pub(super) padding: BufferPool,
+    pub(crate) padding: BufferPool,
 }
 
 /// How the bytes of a part are to be read.

@@ -4,15 +4,16 @@ use super::batch::Batch;
 use super::error::TransformError;
 use super::identity::fingerprint;
 use super::queue::Queue;
-use super::read::{Handle, Input};
+use super::read::{Handle, Input, Origin};
 use super::state::{Position, State};
 use super::work::{Shared, Work, run};
 use super::{Loader, Started};
+use crate::client::Mount;
 use crate::dataset::Source;
 use crate::error::{Error, Result};
 use crate::sampler::{Mode, Sampler, Spec, Tail};
 use crate::store::Threads;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Batches that are kept ready where nothing else is asked for.
@@ -26,6 +27,7 @@ const MAX_WORKERS: usize = 1024;
 #[must_use]
 pub struct LoaderBuilder<T = Batch> {
     streams: Vec<(Option<String>, Arc<Source>)>,
+    mount: Option<Mount>,
     only: Option<Vec<String>>,
     spec: Spec,
     tail: Option<Tail>,
@@ -46,6 +48,7 @@ impl LoaderBuilder<Batch> {
     pub(super) fn new() -> Self {
         LoaderBuilder {
             streams: Vec::new(),
+            mount: None,
             only: None,
             spec: Spec::new(Mode::Cyclic, 256),
             tail: None,
@@ -69,6 +72,14 @@ impl<T: Send + 'static> LoaderBuilder<T> {
     /// The same, with `name` for a store, and before the names of a dataset's streams (`name/stream`).
     pub fn source_as(mut self, name: impl Into<String>, source: impl Into<Arc<Source>>) -> Self {
         self.streams.push((Some(name.into()), source.into()));
+        self
+    }
+
+    /// Lets a mount read: its streams, or the one that it was opened for. Unless said otherwise one worker asks it for
+    /// batches, each of which it gathers with all cores while the consumer uses the one before. A state is that of a loader
+    /// over the same store, of all streams.
+    pub fn mount(mut self, mount: Mount) -> Self {
+        self.mount = Some(mount);
         self
     }
 
@@ -158,9 +169,9 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         self,
         transform: impl Fn(T) -> Result<U, TransformError> + Send + Sync + 'static,
     ) -> LoaderBuilder<U> {
-        let LoaderBuilder { streams, only, spec, tail, prefetch, workers, in_order, resume, work } = self;
+        let LoaderBuilder { streams, mount, only, spec, tail, prefetch, workers, in_order, resume, work } = self;
         let work: Work<U> = Box::new(move |batch| transform(work(batch)?));
-        LoaderBuilder { streams, only, spec, tail, prefetch, workers, in_order, resume, work }
+        LoaderBuilder { streams, mount, only, spec, tail, prefetch, workers, in_order, resume, work }
     }
 
     /// Makes the loader, whose workers begin at once.
@@ -171,7 +182,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
     /// that cannot be started, and a state of another store, length or batch size.
     pub fn build(self) -> Result<Loader<T>> {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = self.workers.unwrap_or_else(cores);
+        let workers = self.workers.unwrap_or_else(|| if self.mount.is_some() { 1 } else { cores() });
         for (what, number, most) in
             [("workers", workers, MAX_WORKERS), ("batches to keep ready", self.prefetch, MAX_PREFETCH)]
         {
@@ -179,19 +190,11 @@ impl<T: Send + 'static> LoaderBuilder<T> {
                 return Err(Error::invalid(format!("{number} {what}: at most {most} are possible")));
             }
         }
-        let handles = self.handles()?;
-        let [(_, first), ..] = &handles[..] else {
-            return Err(Error::invalid("a loader needs a store or a dataset to load from"));
-        };
-        let length = first.source.len();
-        let spec = Spec { tail: self.tail.unwrap_or(self.spec.mode.default_tail()), ..self.spec };
-        let mut sampler = Sampler::new(spec, length)
-            .map_err(|e| Error::invalid(format!("{}: {e}", first.stream().store().path().display())))?;
         let limit = (self.prefetch + workers).max(1);
-        // One more for the batch in the consumer's hands.
-        let inputs: Vec<Input> =
-            handles.into_iter().map(|(name, handle)| Input::new(name.into(), handle, limit + 1)).collect();
-        let store = fingerprint(&inputs);
+        let (origin, place, length, store) = self.origin(limit)?;
+        let spec = Spec { tail: self.tail.unwrap_or(self.spec.mode.default_tail()), ..self.spec };
+        let mut sampler =
+            Sampler::new(spec, length).map_err(|e| Error::invalid(format!("{}: {e}", place.display())))?;
         let mut position = Position::default();
         if let Some(state) = self.resume {
             state.check(sampler.spec().batch, length, store)?;
@@ -201,7 +204,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         // Several workers share the cores by each making a batch alone.
         let threads = if workers < 2 { Threads::All } else { Threads::One };
         let queue = Queue::new(sampler, position, limit, self.in_order);
-        let shared = Arc::new(Shared { queue, inputs, threads, work: self.work });
+        let shared = Arc::new(Shared { queue, origin, threads, work: self.work });
         let started = Started { length, store, workers };
         let loader = Loader::new(shared.clone(), started);
         for n in 0..workers {
@@ -222,14 +225,39 @@ impl<T: Send + 'static> LoaderBuilder<T> {
         Ok(loader)
     }
 
+    /// What to read, where it is, its number of records, and its fingerprint.
+    fn origin(&self, limit: usize) -> Result<(Origin, PathBuf, u64, u64)> {
+        if let Some(mount) = &self.mount {
+            let mount = match self.only.as_deref() {
+                _ if !self.streams.is_empty() => {
+                    return Err(Error::invalid("a loader reads a mount, or stores and datasets, but not both"));
+                }
+                None => mount.clone(),
+                Some([one]) => mount.stream(one)?,
+                Some(_) => return Err(Error::invalid("of a mount a loader reads one stream, or all")),
+            };
+            let (length, store) = (mount.records()?, mount.fingerprint()?);
+            return Ok((Origin::Mount(mount.clone()), mount.path().to_path_buf(), length, store));
+        }
+        let handles = self.handles()?;
+        let [(_, first), ..] = &handles[..] else {
+            return Err(Error::invalid("a loader needs a store or a dataset to load from"));
+        };
+        let (place, length) = (first.stream().store().path().to_path_buf(), first.source.len());
+        // One more for the batch in the consumer's hands.
+        let inputs: Vec<Input> =
+            handles.into_iter().map(|(name, handle)| Input::new(name.into(), handle, limit + 1)).collect();
+        let store = fingerprint(inputs.iter().map(|input| (&*input.name, input.stream())));
+        Ok((Origin::Streams(inputs), place, length, store))
+    }
+
     /// The streams to read, by name.
     fn handles(&self) -> Result<Vec<(String, Handle)>> {
         let mut handles: Vec<(String, Handle)> = Vec::new();
         for (name, source) in &self.streams {
             let names: Vec<String> = match (&**source, name) {
                 (Source::Store(_), Some(name)) => vec![name.clone()],
-                (Source::Store(stream), None) => vec![stem(stream.store().path())],
-                (Source::Dataset(dataset), None) => dataset.streams().iter().map(|(name, _)| name.clone()).collect(),
+                (source, None) => source.stream_names(),
                 (Source::Dataset(dataset), Some(prefix)) => {
                     dataset.streams().iter().map(|(name, _)| format!("{prefix}/{name}")).collect()
                 }
@@ -263,7 +291,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
 }
 
 /// The name of a store: that of its directory, without the extension.
-fn stem(path: &Path) -> String {
+pub(super) fn stem(path: &Path) -> String {
     let absolute = std::path::absolute(path);
     let path = absolute.as_deref().unwrap_or(path);
     path.file_stem().map_or_else(|| "store".into(), |stem| stem.to_string_lossy().into_owned())

@@ -1,7 +1,7 @@
 //! What tells one set of streams from another: a fingerprint that is cheap to compute and does not depend on the path.
 
-use super::read::Input;
-use crate::dataset::Stream;
+use super::builder::stem;
+use crate::dataset::{Source, Stream};
 use crate::format::{Kind, Schema};
 
 /// So many records of a stream, evenly spread, have their first bytes in the fingerprint …
@@ -12,13 +12,33 @@ const SAMPLE_BYTES: usize = 1024;
 /// The fingerprint of streams: their names, codecs, lengths, types, where their chunks end, and the first stored bytes of
 /// a few records. It is the same for a copy; it changes when records are appended or deleted, the store is compacted or
 /// compressed anew, and, most likely, when it holds other data.
-pub(super) fn fingerprint(inputs: &[Input]) -> u64 {
+pub(super) fn fingerprint<'a>(streams: impl IntoIterator<Item = (&'a str, &'a Stream)>) -> u64 {
     let mut hash = Fnv::default();
-    for input in inputs {
-        hash.bytes(input.name.as_bytes());
-        add_stream(&mut hash, input.stream());
+    for (name, stream) in streams {
+        hash.bytes(name.as_bytes());
+        add_stream(&mut hash, stream);
     }
     hash.0
+}
+
+impl Source {
+    /// The names that a loader gives its streams: of a store that of its directory without the extension.
+    pub fn stream_names(&self) -> Vec<String> {
+        match self {
+            Source::Store(stream) => vec![stem(stream.store().path())],
+            Source::Dataset(dataset) => dataset.streams().iter().map(|(name, _)| name.clone()).collect(),
+        }
+    }
+
+    /// What a loader over all of it knows it by: the same for a copy of the same name, another one when records were
+    /// appended or deleted and, most likely, for other data.
+    pub fn fingerprint(&self) -> u64 {
+        let names = self.stream_names();
+        match self {
+            Source::Store(stream) => fingerprint(names.iter().map(|name| (&name[..], &**stream))),
+            Source::Dataset(dataset) => fingerprint(dataset.streams().iter().map(|(name, stream)| (&name[..], stream))),
+        }
+    }
 }
 
 fn add_stream(hash: &mut Fnv, stream: &Stream) {

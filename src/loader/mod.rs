@@ -222,7 +222,7 @@ impl<T> Loader<T> {
             transforming: counters.transforming,
             ready,
             working,
-            buffers: self.shared.inputs.iter().map(|input| input.buffers()).max().unwrap_or(0),
+            buffers: self.shared.origin.buffers(),
             workers: self.started.workers,
         })
     }

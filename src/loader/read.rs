@@ -3,6 +3,7 @@
 use super::batch::{Batch, Part, Shape};
 use super::error::Failure;
 use crate::buffer::{Buffer, BufferPool};
+use crate::client::Mount;
 use crate::dataset::{Source, Stream};
 use crate::error::Result;
 use crate::format::Kind;
@@ -49,7 +50,7 @@ impl Input {
     }
 
     /// How many buffers its batches have.
-    pub(super) fn buffers(&self) -> usize {
+    fn buffers(&self) -> usize {
         self.pool.live()
     }
 
@@ -80,12 +81,39 @@ impl Input {
     }
 }
 
-/// Reads the records `indices` of every stream.
-pub(super) fn read(inputs: &[Input], step: u64, indices: Vec<u64>, threads: Threads) -> Result<Batch, Failure> {
-    let mut parts = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let failed = |error| Failure::Read { stream: input.name.to_string(), error };
-        parts.push(input.read(&indices, threads).map_err(failed)?);
+/// Where batches come from.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// Streams that are read here.
+    Streams(Vec<Input>),
+    /// A mount, which reads them.
+    Mount(Mount),
+}
+
+impl Origin {
+    /// Reads the records `indices` of every stream.
+    pub(super) fn read(&self, step: u64, indices: Vec<u64>, threads: Threads) -> Result<Batch, Failure> {
+        let inputs = match self {
+            Origin::Streams(inputs) => inputs,
+            Origin::Mount(mount) => {
+                let stream = mount.chosen().map_or_else(String::new, |stream| stream.name.clone());
+                let batch = mount.gather(&indices).map_err(|error| Failure::Read { stream, error })?;
+                return Ok(Batch { step, ..batch });
+            }
+        };
+        let mut parts = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let failed = |error| Failure::Read { stream: input.name.to_string(), error };
+            parts.push(input.read(&indices, threads).map_err(failed)?);
+        }
+        Ok(Batch { step, indices, parts })
     }
-    Ok(Batch { step, indices, parts })
+
+    /// How many buffers each of its batches has one of.
+    pub(super) fn buffers(&self) -> usize {
+        match self {
+            Origin::Streams(inputs) => inputs.iter().map(Input::buffers).max().unwrap_or(0),
+            Origin::Mount(mount) => mount.views(),
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::error::{Failure, LoadError, TransformError, panic_message};
 use super::queue::{Claim, Outcome, Queue};
-use super::read::{Input, read};
+use super::read::Origin;
 use super::stats::Spent;
 use crate::store::Threads;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ pub(super) type Work<T> = Box<dyn Fn(Batch) -> Result<T, TransformError> + Send 
 /// What workers and consumers have in common.
 pub(super) struct Shared<T> {
     pub(super) queue: Queue<T>,
-    pub(super) inputs: Vec<Input>,
+    pub(super) origin: Origin,
     pub(super) threads: Threads,
     pub(super) work: Work<T>,
 }
@@ -31,7 +31,7 @@ impl<T> Shared<T> {
         let read_for = Cell::new(None);
         let bytes = Cell::new(0);
         let made = catch_unwind(AssertUnwindSafe(|| {
-            let batch = read(&self.inputs, step, indices?, self.threads)?;
+            let batch = self.origin.read(step, indices?, self.threads)?;
             read_for.set(Some(begin.elapsed()));
             bytes.set(batch.bytes());
             (self.work)(batch).map_err(Failure::Transform)

@@ -1,4 +1,4 @@
-//! `zrfs recode`, `compare`, `export` and `train-dict` end to end, through the command as it is built.
+//! `zrfs recode`, `compare`, `export`, `gather` and `train-dict` end to end, through the command as it is built.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -7,6 +7,7 @@ mod bench;
 mod compare;
 mod dicts;
 mod export;
+mod gather;
 mod recode;
 mod safety;
 

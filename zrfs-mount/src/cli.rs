@@ -6,6 +6,7 @@ use crate::names::Naming;
 use crate::notify::notify;
 use crate::options::{MountOptions, parse_size};
 use crate::session::{self, Report, Request};
+use crate::views::Limits;
 use crate::{run, watch};
 use clap::{ArgAction, Args, Parser};
 use std::ffi::OsString;
@@ -93,6 +94,12 @@ pub struct ServeArgs {
     /// Go at most so far ahead of readers that take files in order, as 64M; 0 for not at all
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = parse_size)]
     pub push_size: u64,
+    /// The memory that one user's views may have (batches asked for by ioctl), as 64M or 2G
+    #[arg(long, value_name = "BYTES", default_value = "1G", value_parser = parse_size)]
+    pub view_memory: u64,
+    /// The views that one user may have
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub max_views: u64,
     /// Write the log to this file (in the background it is otherwise lost)
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -116,6 +123,8 @@ impl ServeArgs {
         self.threads.iter().for_each(|n| valued("--threads=", n.to_string().into()));
         valued("--cache-size=", self.cache_size.to_string().into());
         valued("--push-size=", self.push_size.to_string().into());
+        valued("--view-memory=", self.view_memory.to_string().into());
+        valued("--max-views=", self.max_views.to_string().into());
         self.log.iter().for_each(|path| valued("--log=", path.into()));
         args.extend(self.auto_unmount.then(|| "--auto-unmount".into()));
         args.extend(self.no_xattrs.then(|| "--no-xattrs".into()));
@@ -177,6 +186,7 @@ fn request(cli: &Cli) -> Result<Request, String> {
         threads: serve.threads.map_or(cores.clamp(2, 16), usize::from),
         cache_bytes: serve.cache_size,
         ahead_bytes: serve.push_size,
+        views: Limits { memory: serve.view_memory, views: serve.max_views },
         names: serve.names.clone(),
         xattrs: !serve.no_xattrs,
         until_stdin_ends: cli.until_stdin_ends,
@@ -285,6 +295,10 @@ mod tests {
             "5M",
             "--push-size",
             "7M",
+            "--view-memory",
+            "9M",
+            "--max-views",
+            "3",
             "--log",
             "a b",
             "--auto-unmount",

@@ -7,11 +7,12 @@
 //! ├── png/17.png           ├── batches/SPEC/7/NAME.npy, 7.indices.npy
 //! ├── files/00000017.jpg   ├── batches/at/5,17,0-9/NAME.npy
 //! ├── batches/SPEC/7.npy   ├── tree/…
-//! ├── batches/at/5,17.npy  └── .zrfs/info.json, stats.json, readahead
-//! └── .zrfs/info.json, stats.json, readahead
+//! ├── batches/at/5,17.npy  └── .zrfs/info.json, stats.json, readahead, control, views
+//! └── .zrfs/…
 //! ```
 //! An inode is arithmetic on what it stands for (see [`crate::namespace`]), but for batches, whose names are numbered in
-//! a bounded table. Nothing is kept per open file or per caller, so memory does not grow with what was visited. Operations are safe to call from any number of threads.
+//! a bounded table. Nothing is kept per open file, so memory does not grow with what was visited. Operations are safe to
+//! call from any number of threads.
 
 mod ahead;
 mod announce;
@@ -20,11 +21,13 @@ mod batches;
 mod counters;
 mod files;
 mod info;
+mod ioctl;
 mod list;
 mod lookup;
 mod read;
 #[cfg(test)]
 mod tests;
+mod views;
 mod xattr;
 
 pub use attr::{Attr, Kind};
@@ -35,12 +38,13 @@ use crate::errno::{Errno, errno};
 use crate::names::Naming;
 use crate::namespace::{Node, ROOT};
 use crate::timing::Timings;
+use crate::views::{Limits, Views};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use zrfs::cache::DecodedCache;
 use zrfs::format::META_FILE;
@@ -75,6 +79,8 @@ pub struct FsOptions {
     pub cache_bytes: u64,
     /// Bytes that may be pushed ahead of readers; 0 for none.
     pub ahead_bytes: u64,
+    /// What the views of one user may take.
+    pub views: Limits,
     /// The part of the namespace that becomes the root, as a path from the whole's root.
     pub root: Option<PathBuf>,
     /// How records are named in `files`, which there is only then.
@@ -130,6 +136,9 @@ pub struct Fs {
     ahead: Ahead,
     spelled: announce::Spelled,
     table: batches::Table,
+    views: Arc<Views>,
+    /// What a loader would call the streams.
+    stream_names: Vec<String>,
     counters: Counters,
     started: Instant,
     reported: Mutex<HashSet<u64>>,
@@ -168,6 +177,8 @@ impl Fs {
         let cache = DecodedCache::new(options.cache_bytes);
         let ahead = Ahead::new(options.ahead_bytes);
         let mut fs = Fs {
+            views: Views::new(options.views),
+            stream_names: source.stream_names(),
             source,
             options,
             root: Node::Root,

@@ -6,6 +6,7 @@ use crate::errno::Errno;
 use crate::follow::Follower;
 use crate::fs::{Attr, Fs, Kind, NAME_MAX, Statfs};
 use crate::timing::Op;
+use crate::views::Caller;
 use fuser::{
     AccessFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, IoctlFlags,
     KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
@@ -16,11 +17,57 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Requests that the kernel sends ahead of being asked, at most: read-ahead of several files at once.
 const MAX_BACKGROUND: u16 = 64;
+
+/// A gather that waits.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Keeps gathers, which may take long, from taking all threads that serve: the last thread gives its gather to one that does
+/// nothing else.
+#[derive(Debug)]
+struct Gathers {
+    free: Arc<AtomicUsize>,
+    later: OnceLock<Option<Sender<Job>>>,
+}
+
+/// One of the places where a thread that serves may gather.
+struct Slot(Arc<AtomicUsize>);
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Gathers {
+    fn new(threads: usize) -> Gathers {
+        Gathers { free: Arc::new(AtomicUsize::new(threads.saturating_sub(1))), later: OnceLock::new() }
+    }
+
+    fn enter(&self) -> Option<Slot> {
+        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
+        taken.is_ok().then(|| Slot(self.free.clone()))
+    }
+
+    fn later(&self, job: Job) {
+        let start = || {
+            let (sender, jobs) = channel::<Job>();
+            let work = move || jobs.into_iter().for_each(|job| job());
+            std::thread::Builder::new().name("gather".into()).spawn(work).ok().map(|_| sender)
+        };
+        match self.later.get_or_init(start) {
+            // It never ends, so this never fails; the reply that is dropped otherwise is an error.
+            Some(sender) => drop(sender.send(job)),
+            None => job(),
+        }
+    }
+}
 
 thread_local! {
     /// The bytes of a reply, kept from read to read.
@@ -32,26 +79,32 @@ thread_local! {
 pub struct Adaptor {
     fs: Arc<Fs>,
     follower: Follower,
+    gathers: Gathers,
     /// The kernel answers opens itself, and keeps pages, once told `ENOSYS`.
     no_open: bool,
     no_opendir: bool,
 }
 
 impl Adaptor {
-    /// An adaptor that serves `fs`.
-    pub fn new(fs: Arc<Fs>) -> Self {
-        Adaptor { fs, follower: Follower::default(), no_open: false, no_opendir: false }
+    /// An adaptor that serves `fs` on so many threads.
+    pub fn new(fs: Arc<Fs>, threads: usize) -> Self {
+        let (follower, gathers) = (Follower::default(), Gathers::new(threads));
+        Adaptor { fs, follower, gathers, no_open: false, no_opendir: false }
     }
 
     /// Runs an operation and counts it; a panic in it is an `EIO`.
     fn guarded<T>(&self, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
+        Self::guard(&self.fs, op, ino, run)
+    }
+
+    fn guard<T>(fs: &Fs, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
         let start = Instant::now();
         let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             log::error!("{} of inode {ino:#x} panicked: this is a bug of zrfs-mount, please report it", op.name());
             Err(Errno::IO)
         });
         let time = start.elapsed();
-        self.fs.timings().count(op, time, result.is_err());
+        fs.timings().count(op, time, result.is_err());
         let error = result.as_ref().err();
         log::debug!(
             "{} {ino:#x} in {} us: {}",
@@ -267,9 +320,22 @@ impl Filesystem for Adaptor {
         reply: ReplyIoctl,
     ) {
         self.follower.served(req.pid(), 0);
-        match self.guarded(Op::Ioctl, ino.0, || self.fs.ioctl(ino.0, command, data)) {
-            Ok(()) => reply.ioctl(0, &[]),
+        let caller = Caller { uid: req.uid(), pid: req.pid() };
+        let answer = move |fs: &Fs, data: &[u8]| match Self::guard(fs, Op::Ioctl, ino.0, || {
+            fs.ioctl(caller, ino.0, command, data)
+        }) {
+            Ok(out) => reply.ioctl(0, &out),
             Err(e) => reply.error(e),
+        };
+        if !Fs::gathers(command) {
+            return answer(&self.fs, data);
+        }
+        match self.gathers.enter() {
+            Some(_slot) => answer(&self.fs, data),
+            None => {
+                let (fs, data) = (self.fs.clone(), data.to_vec());
+                self.gathers.later(Box::new(move || answer(&fs, &data)));
+            }
         }
     }
 
@@ -291,7 +357,7 @@ mod tests {
         let path = dir.path().join("s");
         zrfs::WriterOptions::new(zrfs::format::Codec::Raw).create(&path).unwrap().close().unwrap();
         let fs = Fs::new(zrfs::Source::open(&path).unwrap(), FsOptions::default()).unwrap();
-        let adaptor = Adaptor::new(Arc::new(fs));
+        let adaptor = Adaptor::new(Arc::new(fs), 2);
         let result = adaptor.guarded(Op::Read, 5, || -> Result<(), Errno> { panic!("a bug") });
         assert_eq!(result.map_err(|e| e.code()), Err(fuser::Errno::EIO.code()));
         assert_eq!(adaptor.guarded(Op::Read, 5, || Err::<(), _>(Errno::NOENT)).map_err(|e| e.code()), Err(2));

@@ -2,9 +2,11 @@
 //!
 //! [`fs`] is the file system in plain types, [`namespace`] the arithmetic of its inodes, [`names`] and [`png`] what files
 //! it makes of records, [`fuse`] the adaptor to the kernel, [`timing`] what it counts, [`ahead`] what is done before
-//! readers ask, [`follow`] where it runs, [`session`] the life of a mount with [`mountpoint`], [`mounting`],
-//! [`background`], [`notify`] and [`watch`], [`cli`], [`options`] and [`run`](mod@run) what the user asks for.
-#![forbid(unsafe_code)]
+//! readers ask, [`follow`] where it runs, [`views`] the batches that programs ask for, [`session`] the life of a mount
+//! with [`mountpoint`], [`mounting`], [`background`], [`notify`] and [`watch`], [`cli`], [`options`] and [`run`](mod@run)
+//! what the user asks for.
+// Only the mapping of memory that we share with clients is unsafe, in `views::slab`.
+#![deny(unsafe_code)]
 
 pub mod ahead;
 pub mod background;
@@ -23,4 +25,5 @@ pub mod png;
 pub mod run;
 pub mod session;
 pub mod timing;
+pub mod views;
 pub mod watch;

@@ -113,6 +113,12 @@ pub enum Node {
     Samples,
     /// `samples/17`.
     Sample(u64),
+    /// `.zrfs/control`.
+    Control,
+    /// `.zrfs/views`.
+    Views,
+    /// A file in there, by the number of its batch.
+    View(u64),
 }
 
 const FIXED: u64 = 1;
@@ -134,6 +140,8 @@ const SAMPLE: u16 = 0;
 const SPEC: u16 = 1;
 const BATCH_DIR: u16 = 2;
 const BATCH_INDICES: u16 = 3;
+const VIEWS: u64 = 14;
+const VIEW: u64 = 15;
 
 impl Node {
     /// The node's inode number; `None` if its index or stream is too large to have one.
@@ -163,6 +171,9 @@ impl Node {
             Node::Npy(s, i) => (NPY, s, i),
             Node::Png(s, i) => (PNG, s, i),
             Node::Tree(i) => (TREE, 0, i),
+            Node::Views => (VIEWS, 0, 0),
+            Node::Control => (VIEWS, 0, 1),
+            Node::View(i) => (VIEW, 0, i),
         };
         (stream < MAX_STREAM && index < MAX_INDEX).then_some(index << 16 | u64::from(stream) << 4 | kind)
     }
@@ -209,6 +220,12 @@ impl Node {
                 let part = *Part::ALL.get((index & 3) as usize)?;
                 Node::BatchFile(stream, Batch::of_index(index), part)
             }
+            VIEWS => match index {
+                0 => Node::Views,
+                1 => Node::Control,
+                _ => return None,
+            },
+            VIEW => Node::View(index),
             _ => return None,
         };
         // Bits that the kind has no use for must be clear, so that each node has one number.
@@ -251,6 +268,7 @@ mod tests {
     fn numbers_are_unique_and_come_back() {
         let mut nodes =
             vec![Node::Root, Node::Streams, Node::Zrfs, Node::Info, Node::Stats, Node::Readahead, Node::Spelled(3)];
+        nodes.extend([Node::Views, Node::Control, Node::View(0), Node::View(MAX_INDEX - 1)]);
         for s in [0, 1, 17, MAX_STREAM - 1] {
             nodes.extend([Node::Stream(s), Node::Records(s), Node::Npys(s), Node::Pngs(s), Node::Files(s)]);
             for i in [0, 1, 2, 255, 65535, 65536, u64::from(u32::MAX), 1 << 32, MAX_INDEX - 1] {
@@ -302,8 +320,22 @@ mod tests {
 
     #[test]
     fn impossible_numbers_are_nobody() {
-        for ino in [0, 15, 0x11, 0x60001, 0x10002, 0x10008, 0x1000a, 0x10003, 0x17, 0x4c, 0x1_002c, 0x3_000d, u64::MAX]
-        {
+        for ino in [
+            0,
+            0x1f,
+            0x2000e,
+            0x11,
+            0x60001,
+            0x10002,
+            0x10008,
+            0x1000a,
+            0x10003,
+            0x17,
+            0x4c,
+            0x1_002c,
+            0x3_000d,
+            u64::MAX,
+        ] {
             assert_eq!(Node::from_ino(ino), None, "{ino:#x}");
         }
         assert_eq!(Node::Record(0, MAX_INDEX).ino(), None);

@@ -9,6 +9,7 @@ use crate::mountpoint::{self, absolute};
 use crate::names::Naming;
 use crate::namespace::ROOT;
 use crate::options::MountOptions;
+use crate::views::Limits;
 use crate::watch::{Reserve, Watcher, is_ignored};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -45,6 +46,8 @@ pub struct Request {
     pub cache_bytes: u64,
     /// Bytes that may be pushed ahead of readers.
     pub ahead_bytes: u64,
+    /// What the views of one user may take.
+    pub views: Limits,
     /// `--names`.
     pub names: Option<Naming>,
     /// Whether files have extended attributes.
@@ -105,8 +108,9 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     config.n_threads = Some(request.threads);
     config.clone_fd = mounted.may_clone;
     let device = mounted.device.try_clone().map_err(|e| unmount_after(format!("cannot copy a descriptor: {e}")))?;
-    let session = fuser::Session::from_fd(Adaptor::new(fs.clone()), mounted.device, config.acl, config.clone())
-        .map_err(|e| unmount_after(format!("the kernel does not talk to us: {e}")))?;
+    let session =
+        fuser::Session::from_fd(Adaptor::new(fs.clone(), request.threads), mounted.device, config.acl, config.clone())
+            .map_err(|e| unmount_after(format!("the kernel does not talk to us: {e}")))?;
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
@@ -171,6 +175,7 @@ fn fs_options(request: &Request) -> FsOptions {
         umask: request.options.umask,
         cache_bytes: request.cache_bytes,
         ahead_bytes: request.ahead_bytes,
+        views: request.views,
         root: request.root.clone(),
         names: request.names.clone(),
         xattrs: request.xattrs,

@@ -10,24 +10,7 @@ use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zrfs::Source;
 use zrfs::sampler::{Mode, Spec, Tail};
-
-/// The ioctl: `_IOW('z', 0xF1, 48 bytes)`. All numbers are of the machine's byte order.
-///
-/// | bytes | |
-/// |---|---|
-/// | 0..4 | version: 1 |
-/// | 4 | mode: 0 sequential, 1 iid, 2 iid_counter, 3 cyclic |
-/// | 5 | tail: 0 the mode's own, 1 drop, 2 keep, 3 wrap |
-/// | 6..8 | 0 |
-/// | 8..16 | batch |
-/// | 16..24 | seed |
-/// | 24..32 | rank |
-/// | 32..40 | world |
-/// | 40..48 | the step to start at |
-pub const IOCTL: u32 = 1 << 30 | (IOCTL_BYTES as u32) << 16 | (b'z' as u32) << 8 | 0xF1;
-/// Bytes that it takes.
-pub const IOCTL_BYTES: usize = 48;
-const VERSION: u32 = 1;
+use zrfs_abi::Announce;
 
 /// Files in `.zrfs/readahead` that were looked up, of which the last are remembered.
 const SPELLED: usize = 64;
@@ -52,23 +35,16 @@ impl Spelled {
 }
 
 impl Fs {
-    /// An ioctl on a file or directory: of the records beside or in it an order is announced.
-    ///
-    /// # Errors
-    /// `ENOTTY` for another call, and where there are no records; `EINVAL` for an order that there is not; `EOPNOTSUPP`
-    /// where nothing is pushed.
-    pub fn ioctl(&self, ino: u64, command: u32, data: &[u8]) -> Result<(), Errno> {
-        let space = match self.node(ino)? {
+    /// The ioctl that announces an order of the records beside or in a file or directory.
+    pub(super) fn announce(&self, node: Node, data: &[u8]) -> Result<(), Failure> {
+        let space = match node {
             Node::Root if matches!(self.source, Source::Store(_)) => Space::Records(0),
             Node::Stream(s) | Node::Records(s) | Node::Files(s) | Node::Record(s, _) => Space::Records(s),
             Node::Npys(s) | Node::Npy(s, _) => Space::Npys(s),
-            _ => return Err(Errno::NOTTY),
+            _ => return Err(Errno::NOTTY.into()),
         };
-        if command != IOCTL {
-            return Err(Errno::NOTTY);
-        }
         let (spec, start) = parse_ioctl(data).ok_or(Errno::INVAL)?;
-        let line = self.line(Announcement { space, spec, start }).map_err(|e| self.fail(ino, None, e))?;
+        let line = self.line(Announcement { space, spec, start })?;
         self.ahead.announce(line);
         self.counters.announced.add(1);
         Ok(())
@@ -173,23 +149,24 @@ impl Fs {
 
 /// What the ioctl says: the spec, and the step to start at.
 fn parse_ioctl(data: &[u8]) -> Option<(Spec, u64)> {
-    let data: &[u8; IOCTL_BYTES] = data.try_into().ok()?;
-    let (head, numbers) = data.split_at(8);
-    let [v0, v1, v2, v3, mode, tail, 0, 0] = *head else { return None };
-    if u32::from_ne_bytes([v0, v1, v2, v3]) != VERSION {
+    let call = Announce::decode(data.try_into().ok()?)?;
+    if call.version != zrfs_abi::VERSION {
         return None;
     }
+    let Announce { batch, seed, rank, world, start, .. } = call;
+    Some((spec_of([call.mode, call.tail], [batch, seed, rank, world])?, start))
+}
+
+/// The spec that these numbers of an ioctl stand for, mode and tail first; `None` where there is none.
+pub(super) fn spec_of([mode, tail]: [u8; 2], [batch, seed, rank, world]: [u64; 4]) -> Option<Spec> {
     let mode = *Mode::ALL.get(usize::from(mode))?;
     let tail = match tail {
         0 => mode.default_tail(),
         n => *Tail::ALL.get(usize::from(n) - 1)?,
     };
-    let mut numbers = numbers.chunks_exact(8).map_while(|n| Some(u64::from_ne_bytes(n.try_into().ok()?)));
-    let mut next = || numbers.next();
-    let (batch, seed, rank, world, start) = (next()?, next()?, next()?, next()?, next()?);
     let spec = Spec { mode, batch, seed, rank, world, tail };
     spec.validate().ok()?;
-    Some((spec, start))
+    Some(spec)
 }
 
 #[cfg(test)]
@@ -199,7 +176,6 @@ mod tests {
     /// What programs send; it must not change.
     #[test]
     fn golden() {
-        assert_eq!(IOCTL, 0x4030_7AF1);
         let mut data = vec![1, 0, 0, 0, 3, 2, 0, 0];
         [256u64, 42, 1, 8, 1000].iter().for_each(|n| data.extend(n.to_le_bytes()));
         let (spec, start) = parse_ioctl(&data).unwrap();

@@ -95,11 +95,14 @@ impl Fs {
             | Node::BatchFile(..)
             | Node::Samples
             | Node::Sample(_) => self.batch_attr(node),
+            Node::Control => Ok(self.blank(node, Kind::File)?),
+            Node::View(seal) => self.view_attr(seal),
             Node::Streams | Node::Stream(_) if matches!(self.source, Source::Store(_)) => Err(Errno::NOENT.into()),
             Node::Stream(s) if self.stream(s).is_err() => Err(Errno::NOENT.into()),
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead | Node::Views => {
                 let entries = (0..).map_while(|k| self.fixed_child(node, k));
-                let dirs = entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats)).count() as u32;
+                let dirs =
+                    entries.filter(|(_, n)| !matches!(n, Node::Info | Node::Stats | Node::Control)).count() as u32;
                 Ok(Attr { nlink: 2 + dirs, ..self.blank(node, Kind::Dir)? })
             }
         }

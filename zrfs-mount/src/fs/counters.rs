@@ -75,6 +75,10 @@ counters! {
     batch_ranges,
     /// Records of large files that were decoded ahead of readers.
     records_ahead,
+    /// Batches that were gathered into views.
+    view_batches,
+    /// Bytes of those.
+    view_bytes,
 }
 
 impl Fs {
@@ -83,6 +87,9 @@ impl Fs {
         let mut stats: Map<String, Value> = self.counters.all().map(|(name, n)| (name.into(), n.into())).collect();
         stats.insert("cache_used".into(), self.cache.used().into());
         stats.insert("cache_budget".into(), self.cache.budget().into());
+        let (views, memory) = self.views.count();
+        stats.insert("views".into(), views.into());
+        stats.insert("view_memory".into(), memory.into());
         stats.insert("requests".into(), self.timings.report().into());
         let mut text = serde_json::to_vec_pretty(&Value::Object(stats)).unwrap_or_default();
         text.resize(STATS_BYTES - 1, b' ');

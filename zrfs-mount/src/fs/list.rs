@@ -106,7 +106,7 @@ impl Fs {
                 }
                 Ok(())
             }
-            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead => {
+            Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead | Node::Views => {
                 while let Some((name, node)) = self.fixed_child(dir, to.place()) {
                     let attr = if plus { self.attr(node)? } else { self.blank(node, kind_of(node))? };
                     if !to.put(&name, attr) {
@@ -119,9 +119,8 @@ impl Fs {
                 self.list_batches(dir, plus, to)
             }
             Node::BatchIndices(_) | Node::BatchFile(..) => Err(Errno::NOTDIR.into()),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
-                Err(Errno::NOTDIR.into())
-            }
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) => Err(Errno::NOTDIR.into()),
+            Node::Info | Node::Stats | Node::Spelled(_) | Node::Control | Node::View(_) => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -193,7 +192,7 @@ impl Fs {
             Node::Tree(0) | Node::Root | Node::Streams | Node::Zrfs => Node::Root,
             Node::Tree(id) => Node::Tree(self.tree()?.node(id)?.parent),
             Node::Stream(_) => Node::Streams,
-            Node::Readahead => Node::Zrfs,
+            Node::Readahead | Node::Views => Node::Zrfs,
             Node::Records(s) | Node::Npys(s) | Node::Pngs(s) | Node::Files(s) => match &self.source {
                 Source::Store(_) => Node::Root,
                 Source::Dataset(_) => Node::Stream(s),
@@ -202,7 +201,8 @@ impl Fs {
                 self.batch_parent(dir)?
             }
             Node::BatchIndices(_) | Node::BatchFile(..) => return Err(Errno::NOTDIR.into()),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) => return Err(Errno::NOTDIR.into()),
+            Node::Info | Node::Stats | Node::Spelled(_) | Node::Control | Node::View(_) => {
                 return Err(Errno::NOTDIR.into());
             }
         })
@@ -220,6 +220,7 @@ impl Fs {
 fn kind_of(node: Node) -> Kind {
     match node {
         Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => Kind::File,
+        Node::Control | Node::View(_) => Kind::File,
         _ => Kind::Dir,
     }
 }

@@ -71,10 +71,10 @@ impl Fs {
             Node::Batches | Node::At | Node::Spec(_) | Node::BatchDir(_) | Node::Samples | Node::Sample(_) => {
                 self.batch_child(dir, name)
             }
+            Node::Views => Ok(self.view_file(parse_index(name))?),
             Node::BatchIndices(_) | Node::BatchFile(..) => Err(Errno::NOTDIR.into()),
-            Node::Record(..) | Node::Npy(..) | Node::Png(..) | Node::Info | Node::Stats | Node::Spelled(_) => {
-                Err(Errno::NOTDIR.into())
-            }
+            Node::Record(..) | Node::Npy(..) | Node::Png(..) => Err(Errno::NOTDIR.into()),
+            Node::Info | Node::Stats | Node::Spelled(_) | Node::Control | Node::View(_) => Err(Errno::NOTDIR.into()),
         }
     }
 
@@ -116,6 +116,8 @@ impl Fs {
                 (true, "info.json", Node::Info),
                 (true, "stats.json", Node::Stats),
                 (true, "readahead", Node::Readahead),
+                (true, "control", Node::Control),
+                (true, "views", Node::Views),
             ]),
             _ => None,
         }

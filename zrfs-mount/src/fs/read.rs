@@ -69,6 +69,8 @@ impl Fs {
             Node::Stats => Ok(copy_from(&self.stats(), offset, dst)),
             Node::BatchIndices(batch) => self.read_indices(batch, offset, dst),
             Node::BatchFile(s, batch, part) => self.read_batch(s, batch, part, offset, dst, via),
+            Node::Control => Ok(0),
+            Node::View(seal) => self.read_view(seal, offset, dst),
             Node::Spelled(id) => Ok(copy_from(self.read_spelled(id)?.as_bytes(), offset, dst)),
             _ => Err(Errno::ISDIR.into()),
         }

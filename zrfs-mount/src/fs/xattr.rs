@@ -80,6 +80,7 @@ impl Fs {
             },
             Node::Batches | Node::At | Node::Samples | Node::Sample(_) => Ok(None),
             Node::Streams | Node::Zrfs | Node::Info | Node::Stats | Node::Readahead | Node::Spelled(_) => Ok(None),
+            Node::Control | Node::Views | Node::View(_) => Ok(None),
         }
     }
 

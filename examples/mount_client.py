@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Batches from a zrfs mount with nothing but Python's own modules (numpy only where it is there).
+
+    examples/mount_client.py MOUNTPOINT 5 17 0                    the records at these indices
+    examples/mount_client.py MOUNTPOINT --sample 256 --steps 100  shuffled batches, one after the other
+
+docs/VIEWS.md and include/zrfs-abi.h say what the bytes mean.
+"""
+
+import argparse
+import fcntl
+import mmap
+import os
+import socket
+import struct
+import time
+
+VIEW = struct.Struct("=QIIQQQQQQ")  # view stream flags count bytes slab capacity key seal
+SPEC = struct.Struct("=BB6x6Q")  # mode tail batch seed rank world step length
+SERVER = struct.Struct("=IIQQQ96s")  # version socket_len features view_memory max_views socket
+HEADER = struct.Struct("=8sIIQQQQQQ")  # magic version streams seal count bytes indices length step
+STREAM = struct.Struct("=II8QIIQ8x")  # number kind data data_bytes offsets shapes shapes_bytes itemsize dtype name …
+SMALL, LARGE = 256, 2032
+OWN = 0xFFFFFFFF
+CYCLIC = 3
+
+
+def call(direction, number, size):
+    """The number of an ioctl."""
+    return direction << 30 | size << 16 | ord("z") << 8 | number
+
+
+GET_SERVER = call(2, 0xC0, SERVER.size)
+BEGIN = call(3, 0xC3, VIEW.size)
+PUSH = call(3, 0xC4, VIEW.size + 8 * LARGE)
+SEAL = call(3, 0xC5, VIEW.size)
+GATHER = {n: call(3, 0xC6, VIEW.size + 8 * n) for n in (SMALL, LARGE)}
+SAMPLE = call(3, 0xC7, VIEW.size + SPEC.size)
+CLOSE = call(1, 0xC8, VIEW.size)
+
+
+class View:
+    """A batch in memory that is shared with the mount, and used again for the next one."""
+
+    def __init__(self, mountpoint):
+        self.fd = os.open(mountpoint, os.O_RDONLY)
+        server = bytearray(SERVER.size)
+        fcntl.ioctl(self.fd, GET_SERVER, server)
+        version, length, self.features, _, _, name = SERVER.unpack(server)
+        if version != 1:
+            raise OSError(f"{mountpoint} speaks version {version}")
+        self.socket = b"\0" + name[:length]
+        self.view, self.slab, self.memory = 0, 0, None
+
+    def _call(self, command, stream=0, count=0, rest=b"", size=0):
+        data = bytearray(VIEW.pack(self.view, stream, 0, count, 0, 0, 0, 0, 0) + rest)
+        data.extend(bytes(max(0, size - len(data))))
+        fcntl.ioctl(self.fd, command, data)
+        self.view, _, _, _, _, slab, capacity, key, _ = VIEW.unpack_from(data)
+        if slab not in (0, self.slab):
+            self.memory, self.slab = self._map(key, capacity), slab
+
+    def _map(self, key, capacity):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+            s.settimeout(10)
+            s.bind("")  # a name of the kernel's choice, to be answered at
+            s.connect(self.socket)
+            s.send(struct.pack("=QQ", self.view, key))
+            _, files, _, _ = socket.recv_fds(s, 16, 1)
+        try:
+            return mmap.mmap(files[0], capacity)
+        finally:
+            os.close(files[0])
+
+    def gather(self, indices, stream=OWN):
+        """The records at these indices, in one round trip if they are at most 2032."""
+        pack = lambda part: struct.pack(f"={len(part)}Q", *part)
+        if len(indices) <= LARGE:
+            n = SMALL if len(indices) <= SMALL else LARGE
+            self._call(GATHER[n], stream, len(indices), pack(indices), VIEW.size + 8 * n)
+        else:
+            self._call(BEGIN, stream)
+            for at in range(0, len(indices), LARGE):
+                part = indices[at : at + LARGE]
+                self._call(PUSH, 0, len(part), pack(part), VIEW.size + 8 * LARGE)
+            self._call(SEAL)
+        return self.streams()
+
+    def sample(self, batch, seed, step, mode=CYCLIC, rank=0, world=1, stream=OWN):
+        """The batch of a step, whose indices the mount draws."""
+        self._call(SAMPLE, stream, 0, SPEC.pack(mode, 0, batch, seed, rank, world, step, 0))
+        return self.streams()
+
+    def streams(self):
+        """What the memory holds: for each stream name, dtype, where each record begins and ends, shapes, and all bytes."""
+        m = memoryview(self.memory)
+        magic, _, streams, _, count, _, _, _, _ = HEADER.unpack_from(m)
+        assert magic == b"ZRFSVIEW"
+        numbers = lambda at, n: list(m[at : at + 8 * n].cast("Q"))
+        found = {}
+        for k in range(streams):
+            (_, kind, data, data_bytes, offsets, shapes, shapes_bytes, _, dtype, name, dtype_len, name_len, _) = (
+                STREAM.unpack_from(m, HEADER.size + k * STREAM.size)
+            )
+            shapes = numbers(shapes, shapes_bytes // 8)
+            if kind == 1:  # dense: one array
+                shapes = [count, *shapes]
+            elif kind == 2:  # ragged: an array a record
+                starts, extents = shapes[: count + 1], shapes[count + 1 :]
+                shapes = [extents[a:b] for a, b in zip(starts, starts[1:])]
+            found[bytes(m[name : name + name_len]).decode()] = {
+                "kind": kind,
+                "dtype": bytes(m[dtype : dtype + dtype_len]).decode(),
+                "offsets": numbers(offsets, count + 1),
+                "shapes": shapes,
+                "bytes": m[data : data + data_bytes],  # not copied: the next batch comes into the same memory
+            }
+        return found
+
+    def close(self):
+        if self.view:
+            fcntl.ioctl(self.fd, CLOSE, VIEW.pack(self.view, 0, 0, 0, 0, 0, 0, 0, 0))
+        os.close(self.fd)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mountpoint")
+    parser.add_argument("index", type=int, nargs="*")
+    parser.add_argument("--sample", type=int, metavar="BATCH", help="shuffled batches of so many records")
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--steps", type=int, default=1)
+    args = parser.parse_args()
+    view = View(args.mountpoint)
+    begin, total = time.perf_counter(), 0
+    for step in range(args.steps):
+        streams = view.sample(args.sample, args.seed, step) if args.sample else view.gather(args.index)
+        total += sum(len(s["bytes"]) for s in streams.values())
+    took = time.perf_counter() - begin
+    for name, s in streams.items():
+        print(f"{name}: {len(s['offsets']) - 1} records, {len(s['bytes'])} bytes, {s['dtype'] or 'bytes'}, crc", end=" ")
+        import zlib
+
+        print(f"{zlib.crc32(s['bytes']):08x}")
+        if s["kind"] == 1:
+            try:
+                import numpy
+            except ImportError:
+                continue
+            array = numpy.frombuffer(s["bytes"], dtype=s["dtype"]).reshape(s["shapes"])
+            print(f"  an array of shape {array.shape}")
+    if args.steps > 1:
+        print(f"{args.steps} batches, {total / took / 2**20:.0f} MiB/s")
+    view.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+//! The calls about views: batches that programs ask for, gathered into memory that they share with us.
+
+#[cfg(test)]
+mod tests;
+
+use super::announce::spec_of;
+use super::{Failure, Fs};
+use crate::errno::Errno;
+use crate::namespace::Node;
+use crate::views::plan::{Part, Plan};
+use crate::views::{Caller, View, Work, slab};
+use std::sync::Arc;
+use std::time::Duration;
+use zrfs::Error;
+use zrfs::format::Kind;
+use zrfs::sampler::Sampler;
+use zrfs_abi as abi;
+
+/// A step that is further away than so many draws of a sampler that has to replay them (some seconds) is refused.
+const MAX_REPLAY: u128 = 1 << 31;
+
+/// The calls about views, and the bytes that go in with each.
+const CALLS: [(u32, usize); 8] = [
+    (abi::BEGIN, abi::View::BYTES),
+    (abi::PUSH_SMALL, abi::SMALL_BYTES),
+    (abi::PUSH_LARGE, abi::LARGE_BYTES),
+    (abi::SEAL, abi::View::BYTES),
+    (abi::GATHER_SMALL, abi::SMALL_BYTES),
+    (abi::GATHER_LARGE, abi::LARGE_BYTES),
+    (abi::SAMPLE, abi::Sample::BYTES),
+    (abi::CLOSE, abi::View::BYTES),
+];
+
+impl Fs {
+    /// A call about a view.
+    pub(super) fn view_call(&self, caller: Caller, node: Node, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
+        let bytes = CALLS.iter().find(|(call, _)| *call == command).ok_or(Errno::NOTTY)?.1;
+        let (head, rest) = data.split_first_chunk().filter(|_| data.len() == bytes).ok_or(Errno::INVAL)?;
+        let call = abi::View::decode(head).ok_or(Errno::INVAL)?;
+        let abi::View { view, stream, count, .. } = call;
+        if call != (abi::View { view, stream, count, ..abi::View::default() }) {
+            return Err(Errno::INVAL.into());
+        }
+        let begins = matches!(command, abi::BEGIN | abi::GATHER_SMALL | abi::GATHER_LARGE | abi::SAMPLE);
+        let takes = matches!(command, abi::PUSH_SMALL | abi::PUSH_LARGE | abi::GATHER_SMALL | abi::GATHER_LARGE);
+        if (stream != 0 && !begins) || (count != 0 && !takes) || count > (rest.len() / 8) as u64 {
+            return Err(Errno::INVAL.into());
+        }
+        if command == abi::CLOSE {
+            self.views.find(view, caller)?;
+            self.views.end(view);
+            return Ok(Vec::new());
+        }
+        let streams = if begins { Some(self.chosen(node, stream)?) } else { None };
+        // A client never learns the number of a new view whose call failed.
+        let (view, is_new) = match view {
+            0 if begins => (self.views.begin(caller)?, true),
+            id => (self.views.find(id, caller)?, false),
+        };
+        let done = self.on_view(&view, command, streams, rest, count);
+        if done.is_err() && is_new {
+            self.views.end(view.id);
+        }
+        done.map(|view| view.encode().to_vec())
+    }
+
+    fn on_view(
+        &self,
+        view: &Arc<View>,
+        command: u32,
+        streams: Option<Vec<u16>>,
+        rest: &[u8],
+        count: u64,
+    ) -> Result<abi::View, Failure> {
+        let mut work = view.work()?;
+        if streams.is_some() {
+            self.views.hide(view);
+            work.indices.clear();
+            work.streams = streams;
+        } else if work.streams.is_none() {
+            return Err(Errno::INVAL.into());
+        }
+        let indices =
+            rest.chunks_exact(8).take(count as usize).filter_map(|n| Some(u64::from_ne_bytes(n.try_into().ok()?)));
+        match command {
+            abi::PUSH_SMALL | abi::PUSH_LARGE | abi::GATHER_SMALL | abi::GATHER_LARGE => {
+                view.charge(&work, count)?;
+                work.reserve(count as usize)?;
+                work.indices.extend(indices);
+            }
+            abi::SAMPLE => {
+                let spec = rest.try_into().ok().and_then(abi::Spec::decode).ok_or(Errno::INVAL)?;
+                let drawn = self.draw(view, &mut work, &spec)?;
+                return self.seal(view, &mut work, Some(drawn));
+            }
+            _ => {}
+        }
+        match command {
+            abi::SEAL | abi::GATHER_SMALL | abi::GATHER_LARGE => self.seal(view, &mut work, None),
+            _ => Ok(self.said(view, &work, 0, 0)),
+        }
+    }
+
+    /// The streams that a call means.
+    fn chosen(&self, node: Node, stream: u32) -> Result<Vec<u16>, Errno> {
+        let all = || (0..self.states.len() as u16).collect();
+        match stream {
+            abi::STREAM_ALL => Ok(all()),
+            abi::STREAM_OWN => Ok(self.own_stream(node).map_or_else(all, |s| vec![s])),
+            number => match u16::try_from(number) {
+                Ok(s) if self.stream(s).is_ok() => Ok(vec![s]),
+                _ => Err(Errno::INVAL),
+            },
+        }
+    }
+
+    /// Draws the indices of a step; returns the step and the number of records drawn from.
+    fn draw(&self, view: &View, work: &mut Work, spec: &abi::Spec) -> Result<(u64, u64), Failure> {
+        let &abi::Spec { batch, seed, rank, world, step, length, .. } = spec;
+        let wanted = spec_of([spec.mode, spec.tail], [batch, seed, rank, world]).ok_or(Errno::INVAL)?;
+        if length == 0 || length > self.source.len() {
+            self.refresh(0)?;
+        }
+        let have = self.source.len();
+        let length = if length == 0 { have } else { length };
+        if length == 0 || length > have {
+            return Err(Errno::INVAL.into());
+        }
+        let mut sampler = match work.sampler.take().filter(|old| *old.spec() == wanted && old.length() == length) {
+            Some(sampler) => sampler,
+            None => Sampler::new(wanted, length).map_err(|_| Errno::INVAL)?,
+        };
+        if sampler.replay(step) > MAX_REPLAY {
+            return Err(Errno::INVAL.into());
+        }
+        let count = sampler.batch_len(step);
+        view.charge(work, count)?;
+        let count = usize::try_from(count).map_err(|_| Errno::NOSPC)?;
+        work.reserve(count)?;
+        work.indices.resize(count, 0);
+        sampler.batch_at(step, &mut work.indices)?;
+        work.sampler = Some(sampler);
+        Ok((step, length))
+    }
+
+    /// Gathers what was begun. Whatever comes of it, the next batch has to be begun anew.
+    fn seal(&self, view: &View, work: &mut Work, drawn: Option<(u64, u64)>) -> Result<abi::View, Failure> {
+        let streams = work.streams.take().ok_or(Errno::INVAL)?;
+        if work.indices.iter().any(|&index| index >= self.source.len()) {
+            self.refresh(0)?;
+        }
+        let length = self.source.len();
+        if work.indices.iter().any(|&index| index >= length) {
+            return Err(Errno::INVAL.into());
+        }
+        let parts = streams.iter().map(|&s| self.part(s, &work.indices)).collect::<Result<Vec<Part>, Failure>>()?;
+        let plan = Plan::new(&parts, work.indices.len() as u64)?;
+        let indices = std::mem::take(&mut work.indices);
+        let done = self.fill_view(view, work, &plan, &parts, &indices, drawn.unwrap_or((abi::NO_STEP, length)));
+        work.indices = indices;
+        let seal = done?;
+        self.counters.view_batches.add(1);
+        self.counters.view_bytes.add(plan.bytes);
+        self.views.show(view, seal, plan.bytes);
+        Ok(self.said(view, work, plan.bytes, seal))
+    }
+
+    /// What a stream puts into a slab.
+    fn part(&self, s: u16, indices: &[u64]) -> Result<Part, Failure> {
+        let stream = self.stream(s)?;
+        let mut part = Part {
+            number: s,
+            name: self.stream_name(s)?.into(),
+            kind: abi::KIND_BYTES,
+            dtype: String::new(),
+            itemsize: 1,
+            record_bytes: None,
+            offsets: Vec::new(),
+            shapes: Vec::new(),
+        };
+        if let Some(schema) = stream.schema() {
+            part.dtype = schema.dtype.as_str().into();
+            part.itemsize = schema.dtype.itemsize();
+            match &schema.kind {
+                Kind::Dense { item_shape } => {
+                    part.kind = abi::KIND_DENSE;
+                    part.record_bytes = Some(schema.record_bytes().ok_or(Errno::IO)?);
+                    part.shapes.clone_from(item_shape);
+                }
+                Kind::Ragged => {
+                    part.kind = abi::KIND_RAGGED;
+                    let mut extents = Vec::new();
+                    part.shapes.reserve(indices.len() + 1);
+                    part.shapes.push(0);
+                    for &index in indices {
+                        let shape = stream.shape(index).map_err(|e| self.damaged(s, e))?;
+                        extents.extend(shape.unwrap_or_default());
+                        part.shapes.push(extents.len() as u64);
+                    }
+                    part.shapes.append(&mut extents);
+                }
+            }
+        }
+        if part.record_bytes.is_none() {
+            let lengths = stream.store().lengths(indices).map_err(|e| self.damaged(s, e))?;
+            let mut at = 0;
+            part.offsets.push(at);
+            part.offsets.extend(lengths.into_iter().map(|length| {
+                at += u64::from(length);
+                at
+            }));
+        }
+        Ok(part)
+    }
+
+    /// Gathers into the view's memory; returns the number of the batch.
+    fn fill_view(
+        &self,
+        view: &View,
+        work: &mut Work,
+        plan: &Plan,
+        parts: &[Part],
+        indices: &[u64],
+        (step, length): (u64, u64),
+    ) -> Result<u64, Failure> {
+        let seal = self.views.next_seal();
+        // Where others gather as well each does so alone: the cores are busy, and nobody has to be woken.
+        let at_work = self.views.gathering();
+        let memory = self.views.room(view, work, plan.bytes, indices.len() as u64)?.bytes_mut();
+        plan.write(memory, parts, indices, [seal, length, step]);
+        for (part, place) in parts.iter().zip(&plan.data) {
+            let place = place.start as usize..place.end as usize;
+            let room = memory.get_mut(place).ok_or(Errno::NOSPC)?;
+            let room = |offsets: &[u64]| {
+                let as_planned = part.record_bytes.is_some() || part.offsets == offsets;
+                if as_planned { Ok(room) } else { Err(Error::invalid("the records changed while they were read")) }
+            };
+            let stream = self.stream(part.number)?;
+            let gathered = if at_work.alone() {
+                stream.gather_into(indices, room)
+            } else {
+                stream.gather_here_into(indices, room)
+            };
+            gathered.map_err(|e| self.damaged(part.number, e))?;
+        }
+        Ok(seal)
+    }
+
+    /// The failure of a gather. Damage is logged as that of the record's own file, once.
+    fn damaged(&self, s: u16, error: Error) -> Failure {
+        match error {
+            Error::Record { index, .. } => {
+                let ino = Node::Record(s, index).ino().unwrap_or(crate::namespace::ROOT);
+                self.fail(ino, None, error.into()).into()
+            }
+            error => error.into(),
+        }
+    }
+
+    fn said(&self, view: &View, work: &Work, bytes: u64, seal: u64) -> abi::View {
+        let memory = view.memory();
+        abi::View {
+            view: view.id,
+            stream: 0,
+            flags: 0,
+            count: work.indices.len() as u64,
+            bytes,
+            slab: memory.as_ref().map_or(0, |memory| memory.slab),
+            capacity: memory.as_ref().map_or(0, |memory| memory.capacity),
+            key: view.key,
+            seal,
+        }
+    }
+
+    /// The file of a view in `.zrfs/views`.
+    pub(super) fn view_file(&self, id: Option<u64>) -> Result<Node, Errno> {
+        id.and_then(|id| self.views.seal_of(id)).map(Node::View).ok_or(Errno::NOENT)
+    }
+
+    /// Its attributes: another file for each batch, so that the kernel never shows the bytes of an earlier one.
+    pub(super) fn view_attr(&self, seal: u64) -> Result<super::Attr, Failure> {
+        let (uid, size, _) = self.views.batch(seal).ok_or(Errno::STALE)?;
+        let blank = self.blank(Node::View(seal), super::Kind::File)?;
+        Ok(super::Attr { size, uid, perm: 0o400, ttl: Duration::ZERO, ..blank })
+    }
+
+    /// Reads its bytes.
+    pub(super) fn read_view(&self, seal: u64, offset: u64, dst: &mut [u8]) -> Result<usize, Failure> {
+        let (_, bytes, file) = self.views.batch(seal).ok_or(Errno::STALE)?;
+        let n = bytes.saturating_sub(offset).min(dst.len() as u64) as usize;
+        let n = slab::read_at(&file, offset, &mut dst[..n])?;
+        // The next batch may have come over it.
+        self.views.batch(seal).map(|_| n).ok_or(Errno::STALE.into())
+    }
+
+    /// The number of views, and the bytes that they have.
+    pub fn views_used(&self) -> (u64, u64) {
+        self.views.count()
+    }
+}

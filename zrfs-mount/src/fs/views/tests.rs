@@ -1,0 +1,279 @@
+//! The calls without a kernel: what they do in order, and that no bytes do harm.
+
+use crate::fs::{Errno, Fs, FsOptions};
+use crate::namespace::{Node, ROOT};
+use crate::views::{Caller, Limits};
+use std::path::Path;
+use zrfs::dataset::DenseWriter;
+use zrfs::format::Codec;
+use zrfs::format::dtype::DType;
+use zrfs::{Source, WriterOptions};
+use zrfs_abi::*;
+
+const ME: Caller = Caller { uid: 1000, pid: 0 };
+const OTHER: Caller = Caller { uid: 1001, pid: 0 };
+
+/// Ten records of 5 numbers each.
+fn dense(path: &Path) {
+    let mut writer =
+        DenseWriter::create(path, WriterOptions::new(Codec::Zstd), DType::parse("<u2").unwrap(), vec![5]).unwrap();
+    let bytes: Vec<u8> = (0..50u16).flat_map(u16::to_le_bytes).collect();
+    writer.append(&bytes).unwrap();
+    writer.close().unwrap();
+}
+
+fn open(limits: Limits) -> (tempfile::TempDir, Fs) {
+    let dir = tempfile::tempdir().unwrap();
+    dense(&dir.path().join("numbers.zr"));
+    let options = FsOptions { views: limits, ..FsOptions::default() };
+    let fs = Fs::new(Source::open(dir.path().join("numbers.zr")).unwrap(), options).unwrap();
+    (dir, fs)
+}
+
+fn view(view: u64, stream: u32, count: u64) -> View {
+    View { view, stream, count, ..View::default() }
+}
+
+/// A call with a view and what follows it, filled up to the bytes of the call.
+fn call(fs: &Fs, caller: Caller, command: u32, head: View, rest: &[u8]) -> Result<View, Errno> {
+    let mut data = head.encode().to_vec();
+    data.extend(rest);
+    data.resize((command >> 16 & 0x3fff) as usize, 0);
+    let out = fs.ioctl(caller, ROOT, command, &data)?;
+    Ok(if out.is_empty() { View::default() } else { View::decode_front(&out).unwrap() })
+}
+
+fn indices(all: &[u64]) -> Vec<u8> {
+    all.iter().flat_map(|i| i.to_ne_bytes()).collect()
+}
+
+/// The bytes of a sealed view by its file.
+fn read(fs: &Fs, caller: Caller, sealed: &View) -> Vec<u8> {
+    let name = sealed.view.to_string();
+    let attr = fs.lookup(Node::Views.ino().unwrap(), name.as_bytes()).unwrap();
+    assert_eq!((attr.size, attr.perm, attr.uid), (sealed.bytes, 0o400, caller.uid));
+    let mut bytes = vec![0; attr.size as usize + 10];
+    assert_eq!(fs.read(attr.ino, 0, &mut bytes), Ok(attr.size as usize));
+    bytes.truncate(attr.size as usize);
+    bytes
+}
+
+fn records(slab: &[u8]) -> Vec<u8> {
+    let stream = SlabStream::decode_front(&slab[SlabHeader::BYTES..]).unwrap();
+    slab[stream.data as usize..][..stream.data_bytes as usize].to_vec()
+}
+
+fn numbers(records: &[u64]) -> Vec<u8> {
+    records.iter().flat_map(|r| (0..5).flat_map(move |k| (*r as u16 * 5 + k).to_le_bytes())).collect()
+}
+
+#[test]
+fn begin_push_seal_again_and_close() {
+    let (_dir, fs) = open(Limits::default());
+    let begun = call(&fs, ME, BEGIN, view(0, STREAM_OWN, 0), &[]).unwrap();
+    assert!(begun.view != 0 && begun.slab == 0, "{begun:?}");
+    let id = begun.view;
+    call(&fs, ME, PUSH_SMALL, view(id, 0, 2), &indices(&[9, 0])).unwrap();
+    let pushed = call(&fs, ME, PUSH_LARGE, view(id, 0, 1), &indices(&[9])).unwrap();
+    assert_eq!((pushed.count, pushed.bytes), (3, 0));
+    assert_eq!(fs.lookup(Node::Views.ino().unwrap(), id.to_string().as_bytes()), Err(Errno::NOENT), "not sealed");
+    let sealed = call(&fs, ME, SEAL, view(id, 0, 0), &[]).unwrap();
+    assert_eq!((sealed.view, sealed.count, sealed.bytes), (id, 3, 4096 + 30));
+    let slab = read(&fs, ME, &sealed);
+    let header = SlabHeader::decode_front(&slab).unwrap();
+    assert_eq!((header.count, header.step, header.length, header.seal), (3, NO_STEP, 10, sealed.seal));
+    assert_eq!(records(&slab), numbers(&[9, 0, 9]));
+    let old = fs.lookup(Node::Views.ino().unwrap(), id.to_string().as_bytes()).unwrap();
+    // Sealed once.
+    assert_eq!(call(&fs, ME, SEAL, view(id, 0, 0), &[]), Err(Errno::INVAL));
+    assert_eq!(call(&fs, ME, PUSH_SMALL, view(id, 0, 1), &indices(&[1])), Err(Errno::INVAL));
+    // The same memory for the next one, in one call.
+    let again = call(&fs, ME, GATHER_SMALL, view(id, 0, 2), &indices(&[4, 5])).unwrap();
+    assert!(again.slab == sealed.slab && again.seal != sealed.seal && again.key == sealed.key, "{again:?}");
+    assert_eq!(records(&read(&fs, ME, &again)), numbers(&[4, 5]));
+    assert_eq!(fs.read(old.ino, 0, &mut [0; 10]), Err(Errno::STALE));
+    let spec = Spec { mode: 3, tail: 0, zero: Zero, batch: 4, seed: 123, rank: 0, world: 1, step: 5, length: 0 };
+    let drawn = call(&fs, ME, SAMPLE, view(id, 0, 0), &spec.encode()).unwrap();
+    let slab = read(&fs, ME, &drawn);
+    assert_eq!((records(&slab), SlabHeader::decode_front(&slab).unwrap().step), (numbers(&[8, 1, 7, 4]), 5));
+    assert_eq!(fs.views_used(), (1, again.capacity + 32));
+    call(&fs, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
+    assert_eq!(call(&fs, ME, CLOSE, view(id, 0, 0), &[]), Err(Errno::NOENT));
+    assert_eq!(fs.views_used(), (0, 0));
+}
+
+#[test]
+fn a_view_is_its_users_own_and_limits_hold() {
+    let (_dir, fs) = open(Limits { memory: 20_000, views: 2 });
+    let mine = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap();
+    for command in [SEAL, CLOSE, PUSH_SMALL, GATHER_SMALL, BEGIN, SAMPLE] {
+        let count = u64::from(command == PUSH_SMALL);
+        assert_eq!(call(&fs, OTHER, command, view(mine.view, 0, count), &[]), Err(Errno::ACCESS), "{command:#x}");
+    }
+    call(&fs, ME, BEGIN, view(0, 0, 0), &[]).unwrap();
+    assert_eq!(call(&fs, ME, BEGIN, view(0, 0, 0), &[]), Err(Errno::MFILE));
+    // Others have limits of their own.
+    let theirs = call(&fs, OTHER, BEGIN, view(0, 0, 0), &[]).unwrap();
+    for _ in 0..2 {
+        let pushed = call(&fs, OTHER, PUSH_LARGE, view(theirs.view, 0, 1000), &[]);
+        assert!(pushed.is_ok(), "{pushed:?}");
+    }
+    assert_eq!(call(&fs, OTHER, PUSH_LARGE, view(theirs.view, 0, 1000), &[]), Err(Errno::NOSPC));
+    assert_eq!(call(&fs, OTHER, SEAL, view(theirs.view, 0, 0), &[]), Err(Errno::NOSPC));
+    assert!(fs.views_used().1 <= 20_000 + 8200, "{:?}", fs.views_used());
+    // A batch of a sampler that no memory holds.
+    for batch in [3000, 1 << 40, u64::MAX] {
+        let spec = Spec { mode: 0, tail: 3, zero: Zero, batch, seed: 0, rank: 0, world: 1, step: 0, length: 0 };
+        assert_eq!(call(&fs, OTHER, SAMPLE, view(theirs.view, 0, 0), &spec.encode()), Err(Errno::NOSPC), "{batch}");
+    }
+    assert_eq!(fs.views_used().0, 3);
+    // One that fails is not kept.
+    call(&fs, ME, CLOSE, view(mine.view, 0, 0), &[]).unwrap();
+    assert_eq!(call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[10])), Err(Errno::INVAL));
+    assert_eq!(fs.views_used().0, 2);
+}
+
+#[test]
+fn ten_thousand_views() {
+    let (_dir, fs) = open(Limits { memory: 1 << 30, views: 10_000 });
+    let ids: Vec<u64> = (0..10_000).map(|_| call(&fs, ME, BEGIN, view(0, 0, 0), &[]).unwrap().view).collect();
+    assert_eq!(call(&fs, ME, BEGIN, view(0, 0, 0), &[]), Err(Errno::MFILE));
+    for &id in &ids {
+        call(&fs, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
+    }
+    for _ in 0..10_000 {
+        let one = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[3])).unwrap();
+        call(&fs, ME, CLOSE, view(one.view, 0, 0), &[]).unwrap();
+    }
+    assert_eq!(fs.views_used(), (0, 0));
+}
+
+/// Every field of every call with values that mean something somewhere, every length, and random bytes.
+#[test]
+fn no_bytes_do_harm() {
+    let (_dir, fs) = open(Limits { memory: 100_000, views: 3 });
+    let id = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap().view;
+    let commands = [
+        ANNOUNCE,
+        SERVER,
+        STORE,
+        STREAM,
+        BEGIN,
+        PUSH_SMALL,
+        PUSH_LARGE,
+        SEAL,
+        GATHER_SMALL,
+        GATHER_LARGE,
+        SAMPLE,
+        CLOSE,
+    ];
+    let mut x = 1u64;
+    let mut random = move || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        x >> 33
+    };
+    let known = [Errno::NOTTY, Errno::INVAL, Errno::NOENT, Errno::MFILE, Errno::NOSPC, Errno::ACCESS, Errno::OPNOTSUPP];
+    let mut done = [0; 2];
+    let mut check = |result: Result<Vec<u8>, Errno>, what: &str| match result {
+        Ok(_) => done[0] += 1,
+        Err(e) => {
+            assert!(known.contains(&e), "{what}: {e}");
+            done[1] += 1;
+        }
+    };
+    for command in commands {
+        let bytes = (command >> 16 & 0x3fff) as usize;
+        // A good call, with one field changed.
+        let spec = Spec { mode: 3, tail: 0, zero: Zero, batch: 4, seed: 1, rank: 0, world: 1, step: 5, length: 0 };
+        let mut good = view(id, 0, 0).encode().to_vec();
+        good.extend(spec.encode());
+        good.resize(bytes, 0);
+        for at in (0..bytes.min(128)).step_by(4) {
+            for value in [1u32, 2, 255, 256, 2032, 2033, 1 << 31, u32::MAX - 1, u32::MAX] {
+                let mut bad = good.clone();
+                bad[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+                check(fs.ioctl(ME, ROOT, command, &bad), "a field");
+            }
+        }
+        for length in [0, 1, 47, 48, 63, 64, 65, 119, bytes.saturating_sub(1), bytes + 1, 16_383] {
+            check(fs.ioctl(ME, ROOT, command, &vec![0; length]), "a length");
+        }
+        for _ in 0..300 {
+            let data: Vec<u8> = (0..bytes).map(|_| if random() % 3 == 0 { random() as u8 } else { 0 }).collect();
+            check(fs.ioctl(ME, ROOT, command, &data), "random bytes");
+        }
+    }
+    for number in 0..=255u32 {
+        let command = 3 << 30 | 64 << 16 | (b'z' as u32) << 8 | number;
+        if !commands.contains(&command) {
+            assert_eq!(fs.ioctl(ME, ROOT, command, &[0; 64]), Err(Errno::NOTTY), "{command:#x}");
+        }
+    }
+    assert!(done[0] > 20 && done[1] > 1000, "{done:?}");
+    assert!(fs.views_used().0 <= 3 && fs.views_used().1 <= 100_000, "{:?}", fs.views_used());
+}
+
+#[test]
+fn facts() {
+    let (_dir, fs) = open(Limits::default());
+    let server = Server::decode_front(&fs.ioctl(ME, ROOT, SERVER, &[]).unwrap()).unwrap();
+    assert_eq!((server.version, server.view_memory, server.max_views), (1, 1 << 30, 64));
+    assert_eq!(server.features & FEATURE_VIEWS, FEATURE_VIEWS);
+    let record = Node::Record(0, 3).ino().unwrap();
+    let store = Store::decode_front(&fs.ioctl(ME, record, STORE, &[]).unwrap()).unwrap();
+    assert_eq!((store.records, store.streams, store.own, store.flags), (10, 1, 0, 0));
+    assert_eq!(store.generation, fs.source().fingerprint());
+    let stream = Stream::decode_front(&fs.ioctl(ME, ROOT, STREAM, &[0; Stream::BYTES]).unwrap()).unwrap();
+    assert_eq!((stream.kind, stream.codec, stream.ndim, stream.shape[0]), (KIND_DENSE, 1, 1, 5));
+    assert_eq!((stream.itemsize, stream.record_bytes, stream.records), (2, 10, 10));
+    assert_eq!(&stream.dtype[..stream.dtype_len as usize], b"<u2");
+    assert_eq!(&stream.name[..stream.name_len as usize], b"numbers");
+}
+
+/// Threads that use, read and end the same views at random: no deadlock, nothing left.
+#[test]
+fn many_at_once() {
+    let (_dir, fs) = open(Limits { memory: 1 << 20, views: 8 });
+    let fs = &fs;
+    let worker = |seed: u64| {
+        let mut x = seed;
+        let mut random = |n: u64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) % n
+        };
+        for _ in 0..3000 {
+            let id = 1 + random(12);
+            let done = match random(5) {
+                0 => call(fs, ME, GATHER_SMALL, view(0, 0, 2), &indices(&[random(10), 3])),
+                1 => call(fs, ME, GATHER_SMALL, view(id, 0, 1), &indices(&[random(10)])),
+                2 => call(fs, ME, CLOSE, view(id, 0, 0), &[]),
+                3 => fs.lookup(Node::Views.ino().unwrap(), id.to_string().as_bytes()).and_then(|attr| {
+                    let mut bytes = vec![0; 5000];
+                    fs.read(attr.ino, 0, &mut bytes).map(|_| View::default())
+                }),
+                _ => call(fs, ME, BEGIN, view(id, 0, 0), &[]),
+            };
+            let known = [Errno::NOENT, Errno::BUSY, Errno::MFILE, Errno::STALE];
+            assert!(done.is_ok() || known.contains(&done.unwrap_err()), "{done:?}");
+        }
+    };
+    std::thread::scope(|scope| (0..4).for_each(|seed| drop(scope.spawn(move || worker(seed)))));
+    for id in 0..10_000 {
+        let _ = call(fs, ME, CLOSE, view(id, 0, 0), &[]);
+    }
+    assert_eq!(fs.views_used(), (0, 0));
+}
+
+#[test]
+fn a_view_of_nobody_we_know_ends_when_it_is_idle() {
+    let (_dir, fs) = open(Limits::default());
+    let unknown = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap();
+    let known = Caller { uid: 1000, pid: std::process::id() };
+    let watched = call(&fs, known, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    fs.views.end_idle(std::time::Duration::from_secs(60));
+    assert_eq!(fs.views_used().0, 2);
+    fs.views.end_idle(std::time::Duration::from_millis(5));
+    assert_eq!(call(&fs, ME, BEGIN, view(unknown.view, 0, 0), &[]), Err(Errno::NOENT));
+    assert!(call(&fs, ME, BEGIN, view(watched.view, 0, 0), &[]).is_ok());
+}

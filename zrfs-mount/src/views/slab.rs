@@ -1,0 +1,124 @@
+//! The memory of a view: a file in memory that is sealed against being cut short or grown, mapped here to be gathered into,
+//! and handed to the client to be mapped there.
+
+use memmap2::{Advice, MmapMut};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// From this size on, a slab is made of whole huge pages, where the system gives any to shared memory.
+const HUGE: u64 = 2 << 20;
+const PAGE: u64 = 4 << 10;
+
+/// Shared memory of a fixed size. Dropping it gives the memory back at once, whoever still maps it: he sees zeros.
+#[derive(Debug)]
+pub struct Slab {
+    memory: MmapMut,
+    file: Arc<File>,
+}
+
+impl Slab {
+    /// The size that a slab for so many bytes has; `None` if there is none so large.
+    pub fn size_for(bytes: u64) -> Option<u64> {
+        let unit = if bytes < 8 * HUGE { PAGE } else { HUGE };
+        bytes.max(1).checked_next_multiple_of(unit).filter(|&size| isize::try_from(size).is_ok())
+    }
+
+    /// A slab of `size` bytes, which [`size_for`](Slab::size_for) gave. Its memory is there when this returns, so that no
+    /// write to it can fail.
+    ///
+    /// # Errors
+    /// `ENOSPC` or `ENOMEM` if there is not so much memory, `EMFILE` if there are too many files.
+    pub fn new(size: u64) -> Result<Slab, Errno> {
+        let file = memfd_create("zrfs-view", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&file, size)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&file, seals)?;
+        let file = File::from(file);
+        let memory = map(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM))?;
+        if size >= HUGE {
+            // Only a wish: most systems have small pages for shared memory.
+            let _ = memory.advise(Advice::HugePage);
+        }
+        fallocate(&file, FallocateFlags::empty(), 0, size)?;
+        // Another wish: the mapping then costs no faults when it is first written to.
+        let _ = memory.advise(Advice::PopulateWrite);
+        Ok(Slab { memory, file: Arc::new(file) })
+    }
+
+    /// Its bytes. The client can change them at any time, so what was written is not what must be read back.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory
+    }
+
+    /// Bytes of its memory.
+    pub fn capacity(&self) -> u64 {
+        self.memory.len() as u64
+    }
+
+    /// What the client maps.
+    pub fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+}
+
+impl Drop for Slab {
+    fn drop(&mut self) {
+        // Sealed as it is, it can still be emptied. Fails for nothing but a lack of memory, and then it is the client's.
+        let holes = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let _ = fallocate(&*self.file, holes, 0, self.memory.len() as u64);
+    }
+}
+
+/// Reads from a slab's file as another program may write to it.
+pub fn read_at(file: &File, offset: u64, dst: &mut [u8]) -> Result<usize, Errno> {
+    file.read_at(dst, offset).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+#[allow(unsafe_code)]
+fn map(file: &File) -> std::io::Result<MmapMut> {
+    // SAFETY: The file was just made, in memory, and is sealed against shrinking and against further seals, so every page of
+    // the mapping stays there: no access raises a signal, whatever the client does with its own descriptor. The client may
+    // write to the same memory at the same time. That is outside what Rust's model of memory speaks of; it is kept harmless
+    // by what is done with the bytes: gathers copy and decode into them, nothing is ever read back through this mapping, and
+    // no length, place or decision is taken from them. (zstd does read what it has just written, to copy matches from; it
+    // checks places against its input and its own bounds, not against those bytes, so a client that writes there gets
+    // other bytes and nothing else.)
+    unsafe { MmapMut::map_mut(file) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_has_its_size_for_good() {
+        let mut slab = Slab::new(Slab::size_for(5000).unwrap()).unwrap();
+        assert_eq!((slab.capacity(), slab.bytes_mut().len()), (8192, 8192));
+        slab.bytes_mut()[4095..4097].copy_from_slice(b"ab");
+        let file = slab.file().clone();
+        for size in [0, 4096, 8193] {
+            assert_eq!(ftruncate(&*file, size), Err(Errno::PERM));
+        }
+        assert_eq!(fcntl_add_seals(&*file, SealFlags::WRITE), Err(Errno::PERM));
+        let mut two = [0; 3];
+        assert_eq!((read_at(&file, 4095, &mut two), &two), (Ok(3), b"ab\0"));
+        // A client that gives its pages back does no harm.
+        fallocate(&*file, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, 8192).unwrap();
+        slab.bytes_mut().fill(7);
+        drop(slab);
+        assert_eq!((read_at(&file, 0, &mut two), two), (Ok(3), [0; 3]));
+    }
+
+    #[test]
+    fn sizes() {
+        let sizes = [(0, 4096), (4096, 4096), (4097, 8192), (8 * HUGE, 8 * HUGE), (8 * HUGE + 1, 9 * HUGE)];
+        for (bytes, size) in sizes {
+            assert_eq!(Slab::size_for(bytes), Some(size));
+        }
+        assert_eq!(Slab::size_for(u64::MAX), None);
+        assert_eq!(Slab::size_for(1 << 63), None);
+    }
+}

@@ -1,0 +1,402 @@
+//! Batches through a real kernel mount: equal to those of the engine, and unharmed by whatever clients do.
+
+// Each test program uses a part of it.
+#[allow(dead_code, unused_imports)]
+mod common;
+
+use common::{Mount, TempDir, bytes, run, run_as, shell, store, succeeds, wait_until};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use zrfs::client;
+use zrfs::dataset::{DenseWriter, RaggedWriter};
+use zrfs::format::dtype::DType;
+use zrfs::loader::{Batch, Loader, Shape};
+use zrfs::{Error, Source, Stream, WriterOptions};
+
+/// A repeatable source of numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// A number of the mount's `.zrfs/stats.json`.
+fn stat(mount: &Mount, name: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("{}/.zrfs/stats.json", mount.path())).unwrap();
+    let line = text.lines().find(|l| l.trim().starts_with(&format!("\"{name}\":"))).unwrap().to_string();
+    line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+const RECORDS: u64 = 700;
+
+/// A dataset of a dense, a ragged and an untyped stream, each with a codec of its own.
+fn dataset(dir: &Path) -> PathBuf {
+    let path = dir.join("set");
+    std::fs::create_dir(&path).unwrap();
+    let options = |codec: &str| WriterOptions::new(codec.parse().unwrap());
+    let floats = DType::parse("<f4").unwrap();
+    let mut dense = DenseWriter::create(&path.join("dense"), options("zstd"), floats.clone(), vec![3, 5]).unwrap();
+    let mut ragged = RaggedWriter::create(&path.join("ragged"), options("raw"), floats).unwrap();
+    let mut random = Random(5);
+    for i in 0..RECORDS {
+        dense.append(&bytes(i, 60)).unwrap();
+        let extents = [1 + random.below(4), 1 + random.below(6)];
+        let shape = &extents[..i as usize % 3];
+        let length = 4 * shape.iter().product::<u64>();
+        ragged.append(&[(shape, &bytes(i, length as usize))]).unwrap();
+    }
+    dense.close().unwrap();
+    ragged.close().unwrap();
+    let plain: Vec<Vec<u8>> = (0..RECORDS).map(|i| bytes(i + 7, 1 + i as usize * 13 % 5000)).collect();
+    store(&path.join("plain"), "zstd", &plain);
+    path
+}
+
+/// That a batch is what the streams have at these indices.
+#[track_caller]
+fn compare(batch: &Batch, streams: &[(&str, &Stream)], indices: &[u64]) {
+    assert_eq!((batch.indices(), batch.parts().len()), (indices, streams.len()));
+    for (part, (name, stream)) in batch.parts().iter().zip(streams) {
+        let (want, mut offsets) = stream.store().gather_packed(indices).unwrap();
+        offsets.push(want.len() as u64);
+        assert_eq!((part.name(), part.offsets()), (*name, &offsets[..]));
+        assert!(part.bytes() == want, "stream {name}");
+        assert_eq!(part.dtype(), stream.schema().map(|schema| &schema.dtype));
+        for (k, &index) in indices.iter().enumerate() {
+            match stream.shape(index).unwrap() {
+                Some(shape) => assert_eq!(part.record_shape(k).unwrap(), shape, "stream {name} record {index}"),
+                None => assert_eq!(part.shape(), &Shape::Bytes),
+            }
+        }
+    }
+}
+
+fn streams(source: &Source) -> Vec<(&str, &Stream)> {
+    match source {
+        Source::Store(stream) => vec![("s", stream)],
+        Source::Dataset(dataset) => dataset.streams().iter().map(|(name, stream)| (&name[..], stream)).collect(),
+    }
+}
+
+/// Random batches of a mount against the engine's, some larger than one call.
+fn random_batches(mount: &client::Mount, source: &Source, rounds: usize) {
+    let all = streams(source);
+    let length = source.len();
+    let mut random = Random(99);
+    for round in 0..rounds {
+        let n = [0, 1, 2, 255, 256, 257, 2032, 2033, 5000][round % 9];
+        let indices: Vec<u64> = (0..n).map(|_| random.below(length)).collect();
+        let batch = mount.gather(&indices).unwrap();
+        compare(&batch, &all, &indices);
+        let one = random.below(all.len() as u64) as usize;
+        let (name, stream) = all[one];
+        let of_one = mount.stream(name).unwrap().gather(&indices[..indices.len().min(300)]).unwrap();
+        compare(&of_one, &[(name, stream)], &indices[..indices.len().min(300)]);
+        // The first one is untouched by the second.
+        compare(&batch, &all, &indices);
+        let spec = format!("cyclic,batch={},seed={round},rank=1,world=3,tail=keep", 1 + n);
+        let mut sampler = zrfs::sampler::Sampler::new(spec.parse().unwrap(), length).unwrap();
+        let mut drawn = vec![0; sampler.max_batch_len() as usize];
+        let len = sampler.batch_at(7, &mut drawn).unwrap();
+        compare(&mount.sample(&spec.parse().unwrap(), 7).unwrap(), &all, &drawn[..len]);
+    }
+}
+
+#[test]
+fn batches_equal_those_of_the_engine() {
+    let dir = TempDir::new().unwrap();
+    let set = dataset(dir.path());
+    let mount = Mount::new(&set, &[]);
+    let source = Source::open(&set).unwrap();
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    assert!(views.is_dataset() && views.chosen().is_none() && views.records().unwrap() == RECORDS);
+    assert_eq!(views.fingerprint().unwrap(), source.fingerprint());
+    random_batches(&views, &source, 18);
+    // A handful of views were made, and are used again and again.
+    assert!(views.views() <= 8 && stat(&mount, "views") <= 8, "{}", views.views());
+    // Any file of a stream stands for the stream.
+    let Source::Dataset(dataset) = &source else { panic!() };
+    for at in ["streams/ragged", "streams/ragged/records", "streams/ragged/records/5", "streams/ragged/npy/5.npy"] {
+        let one = client::Mount::open(mount.mountpoint().join(at)).unwrap();
+        assert_eq!(one.chosen().unwrap().name, "ragged");
+        compare(&one.gather(&[5, 699, 5]).unwrap(), &[("ragged", dataset.stream("ragged").unwrap())], &[5, 699, 5]);
+    }
+    let control = client::Mount::open(mount.mountpoint().join(".zrfs/control")).unwrap();
+    compare(&control.gather(&[1]).unwrap(), &streams(&source), &[1]);
+    assert!(matches!(views.gather(&[5, RECORDS]), Err(Error::OutOfRange { index: RECORDS, length: RECORDS })));
+    assert!(client::Mount::find(dir.path()).unwrap().is_none());
+    assert!(client::Mount::open("/dev/null").is_err());
+    drop((views, control));
+    wait_until("views are closed", || stat(&mount, "views") == 0);
+    for codec in ["raw", "zstd"] {
+        let path = dir.path().join(codec).join("s.zr");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        store(&path, codec, &(0..300).map(|i| bytes(i, 1 + i as usize * 37 % 9000)).collect::<Vec<_>>());
+        let mount = Mount::new(&path, &[]);
+        random_batches(&client::Mount::open(mount.mountpoint()).unwrap(), &Source::open(&path).unwrap(), 9);
+    }
+}
+
+/// What the next test runs in a network of its own, where the mount's socket can't be reached.
+#[test]
+#[ignore = "a part of the_file_of_a_view_is_the_same"]
+fn by_file_alone() {
+    let [at, set] = ["ZRFS_TEST_AT", "ZRFS_TEST_SET"].map(|name| std::env::var_os(name).unwrap());
+    random_batches(&client::Mount::open(at).unwrap(), &Source::open(set).unwrap(), 9);
+}
+
+#[test]
+fn the_file_of_a_view_is_the_same() {
+    let dir = TempDir::new().unwrap();
+    let set = dataset(dir.path());
+    let mount = Mount::new(&set, &[]);
+    let me = std::env::current_exe().unwrap();
+    let (at, set) = (format!("ZRFS_TEST_AT={}", mount.path()), format!("ZRFS_TEST_SET={}", set.display()));
+    let args = ["-n", "env", &at, &set, me.to_str().unwrap(), "--ignored", "--exact", "by_file_alone"];
+    assert!(succeeds(&run("unshare", &args)).contains("1 passed"));
+    // Both at once: the file has the bytes of the memory.
+    let script =
+        CLIENT.to_string() + "print(open(f'{at}/.zrfs/views/{v.view}', 'rb').read() == bytes(v.memory[:v.bytes]))";
+    assert_eq!(succeeds(&run("python3", &["-c", &script, &mount.path()])), "True\n");
+}
+
+#[test]
+fn a_loader_over_a_mount_is_the_loader() {
+    let dir = TempDir::new().unwrap();
+    let set = dataset(dir.path());
+    let mount = Mount::new(&set, &[]);
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    let native = Loader::builder().source(Source::open(&set).unwrap()).batch(64).seed(3).build().unwrap();
+    let through = Loader::builder().mount(views.clone()).batch(64).seed(3).prefetch(1).build().unwrap();
+    for _ in 0..25 {
+        let [one, other] = [native.next().unwrap().unwrap(), through.next().unwrap().unwrap()];
+        assert_eq!((one.step(), one.indices()), (other.step(), other.indices()));
+        for (a, b) in one.parts().iter().zip(other.parts()) {
+            assert!((a.name(), a.bytes(), a.offsets(), a.shape()) == (b.name(), b.bytes(), b.offsets(), b.shape()));
+        }
+    }
+    // Two in the loader's hands, and one in ours.
+    assert!(views.views() <= 3, "{}", views.views());
+    // Each goes on where the other was.
+    let (a, b) = (native.state().unwrap(), through.state().unwrap());
+    assert_eq!(a.to_string(), b.to_string());
+    through.seek(5).unwrap();
+    through.restore(&a).unwrap();
+    assert_eq!(through.next().unwrap().unwrap().step(), 25);
+    let one = Loader::builder().mount(views.clone()).only(["plain"]).batch(8).build().unwrap();
+    assert_eq!(one.next().unwrap().unwrap().parts().len(), 1);
+    assert!(Loader::builder().mount(views).only(["x"]).build().is_err());
+}
+
+/// The client of the examples, with one view of the mount `at` whose first records are gathered.
+const CLIENT: &str = concat!(
+    "import sys, os, struct, fcntl, signal, socket, mmap, ctypes, errno, time\n",
+    "sys.path.insert(0, '",
+    env!("CARGO_MANIFEST_DIR"),
+    "/../examples')\n",
+    "from mount_client import *\n",
+    "at = sys.argv[1]\n",
+    "class V(View):\n",
+    "    def _call(self, command, *rest, **more):\n",
+    "        super()._call(command, *rest, **more)\n",
+    "    def _map(self, key, capacity):\n",
+    "        self.key = key\n",
+    "        return super()._map(key, capacity)\n",
+    "v = V(at)\n",
+    "first = {n: bytes(s['bytes']) for n, s in v.gather([3, 1, 2]).items()}\n",
+    "v.bytes = HEADER.unpack_from(v.memory)[5]\n",
+    "def check():\n",
+    "    again = {n: bytes(s['bytes']) for n, s in v.gather([3, 1, 2]).items()}\n",
+    "    assert again == first\n",
+    "def fails(number, call, *args):\n",
+    "    try: call(*args)\n",
+    "    except OSError as e: assert e.errno == number, e\n",
+    "    else: raise AssertionError(call)\n",
+);
+
+#[test]
+fn a_client_that_dies_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let records: Vec<Vec<u8>> = (0..5000).map(|i| bytes(i, 12_000)).collect();
+    store(&dir.path().join("s"), "zstd", &records);
+    let mount = Mount::new(&dir.path().join("s"), &[]);
+    let states = [
+        "v._call(BEGIN, OWN)",
+        "v._call(BEGIN, OWN); v._call(PUSH, 0, 9, b'', VIEW.size + 8 * LARGE)",
+        "check()",
+        "v.close(); View(at)._call(BEGIN, OWN)",
+        // In the middle of a gather.
+        "signal.setitimer(signal.ITIMER_REAL, 0.02)\nwhile True: v.gather(list(range(5000)))",
+        "import threading\nt = threading.Thread(target=lambda: [v.gather(list(range(5000))) for _ in range(99)])\nt.start()\ntime.sleep(0.05)",
+        // A child goes on with its parent's view.
+        "if os.fork() == 0: check(); time.sleep(0.3); os.kill(os.getpid(), 9)\nos.wait()",
+    ];
+    for state in states {
+        let done = run("python3", &["-c", &format!("{CLIENT}{state}\nos.kill(os.getpid(), 9)"), &mount.path()]);
+        assert_eq!((done.code, &done.err[..]), (None, ""), "{state}: {done:?}");
+        wait_until(state, || stat(&mount, "views") == 0 && stat(&mount, "view_memory") == 0);
+    }
+    // A thread's view is its process's: it outlives the thread.
+    let thread = "import threading\nw = []\nt = threading.Thread(target=lambda: (w.append(View(at)), w[0].gather([1])))\n\
+                  t.start(); t.join(); time.sleep(0.2)\nprint(bytes(w[0].gather([4])['s']['bytes'][:8]))";
+    let said = succeeds(&run("python3", &["-c", &format!("{CLIENT}{thread}"), &mount.path()]));
+    assert_eq!(said, format!("b'{}'\n", String::from_utf8_lossy(&records[4][..8])));
+    let still = std::fs::read(mount.mountpoint().join("records/7")).unwrap();
+    assert!(still == records[7]);
+}
+
+#[test]
+fn whatever_is_done_to_the_memory_does_no_harm() {
+    let dir = TempDir::new().unwrap();
+    store(&dir.path().join("s"), "zstd", &(0..2000).map(|i| bytes(i, 5000)).collect::<Vec<_>>());
+    let mount = Mount::new(&dir.path().join("s"), &[]);
+    let script = r#"
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
+    s.settimeout(5); s.bind(''); s.connect(v.socket)
+    # What is no request, and a key that is none, are not answered.
+    for junk in [b'', b'x', bytes(15), bytes(17), bytes(4000), struct.pack('=QQ', v.view, v.key ^ 1)]: s.send(junk)
+    s.send(struct.pack('=QQ', v.view, v.key))
+    answer, files, _, _ = socket.recv_fds(s, 16, 1)
+    fd = files[0]
+    s.settimeout(0.05)
+    fails(None, s.recv, 1)
+capacity = struct.unpack('=QQ', answer)[1]
+for size in [0, 4096, capacity - 1, capacity + 1]: fails(errno.EPERM, os.ftruncate, fd, size)
+fails(errno.EPERM, fcntl.fcntl, fd, 1033, 8)   # F_ADD_SEALS, F_SEAL_WRITE
+# Scribbled on, while it is gathered into and read by path too.
+import threading
+stop = False
+def scribble():
+    while not stop: v2.seek(0); v2.write(b'\xff' * capacity)
+v2 = mmap.mmap(fd, capacity)
+t = threading.Thread(target=scribble); t.start()
+for n in range(200):
+    v._call(GATHER[SMALL], OWN, 256, struct.pack('=256Q', *range(256)), VIEW.size + 8 * SMALL)
+    if n % 20 == 0: open(f'{at}/.zrfs/views/{v.view}', 'rb').read()
+stop = True; t.join()
+check()
+# Its pages given back.
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.fallocate(fd, 3, ctypes.c_long(0), ctypes.c_long(capacity)) == 0
+check()
+# Closed while it is mapped: zeros, and no signal.
+v.close()
+assert not any(v2[:capacity])
+# There is no way to write or remove the file.
+w = V(at); w.gather([1])
+path = f'{at}/.zrfs/views/{w.view}'
+old = os.open(path, os.O_RDONLY)
+assert os.fstat(old).st_mode & 0o777 == 0o400
+fails(errno.EROFS, os.open, path, os.O_RDWR)
+fails(errno.EROFS, os.unlink, path)
+w.gather([2])
+fails(errno.ESTALE, os.pread, old, 10, 0)
+print('done')
+"#;
+    let done = run("python3", &["-c", &format!("{CLIENT}{script}"), &mount.path()]);
+    assert_eq!(succeeds(&done), "done\n", "{done:?}");
+    wait_until("its views are gone", || stat(&mount, "view_memory") == 0);
+    // Random bytes to every number, on a file and a directory.
+    let fuzz = r#"
+import random
+random.seed(1)
+fds = [os.open(p, os.O_RDONLY) for p in (at, at + '/records/3', at + '/.zrfs/control', at + '/.zrfs')]
+for n in range(256):
+    for size in (0, 8, 56, 64, 120, 2112, 880, 16320, 16383):
+        for direction in (1, 2, 3):
+            data = bytearray(random.randbytes(size)) if size < 2000 else bytearray(size)
+            if n % 2: data[:8] = bytes(8)[:size]
+            try: fcntl.ioctl(random.choice(fds), call(direction, n, size), data)
+            except OSError as e: assert e.errno in (25, 22, 2, 24, 28, 13, 16), (e, n, size)
+check()
+print('done')
+"#;
+    assert_eq!(succeeds(&run("python3", &["-c", &format!("{CLIENT}{fuzz}"), &mount.path()])), "done\n");
+}
+
+#[test]
+fn users_and_limits() {
+    let dir = TempDir::new().unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    store(&dir.path().join("s"), "raw", &(0..100).map(|i| bytes(i, 100_000)).collect::<Vec<_>>());
+    let args = ["-o", "allow_other", "--view-memory", "3M", "--max-views", "4"];
+    let mount = Mount::new(&dir.path().join("s"), &args);
+    let mine = client::Mount::open(mount.mountpoint()).unwrap();
+    let batch = mine.gather(&[1, 2]).unwrap();
+    let theirs = format!(
+        "{CLIENT}v.view = 1\n\
+         for c in (BEGIN, SEAL, CLOSE): fails(errno.EACCES, v._call, c, 0 if c != BEGIN else OWN)\n\
+         fails(errno.EACCES, open, at + '/.zrfs/views/1')\nprint('done')"
+    );
+    // Theirs is the second view; the first is ours.
+    let done = run_as(65534, &["/usr/bin/python3", "-B", "-c", &theirs, &mount.path()]);
+    assert_eq!(succeeds(&done), "done\n", "{done:?}");
+    // A fourth of the memory each: the one that is too much is refused, and what there is stays.
+    let more: Vec<Batch> = (0..3).map(|k| mine.gather(&[k]).unwrap()).collect();
+    let refused =
+        |e: Error, number: i32| matches!(e, Error::Io { source, .. } if source.raw_os_error() == Some(number));
+    assert!(refused(mine.gather(&[5]).unwrap_err(), 24), "EMFILE");
+    drop(more);
+    let all: Vec<u64> = (0..100).collect();
+    assert!(refused(mine.gather(&all).unwrap_err(), 28), "ENOSPC");
+    assert!(mine.gather(&[5, 6]).unwrap().parts()[0].bytes().len() == 200_000);
+    assert!(batch.parts()[0].record(1).unwrap() == bytes(2, 100_000));
+    assert!(stat(&mount, "view_memory") <= 3 << 20);
+}
+
+/// As many gather at once as there are threads that serve, and more; others are served meanwhile.
+#[test]
+fn gathers_leave_room_for_others() {
+    let dir = TempDir::new().unwrap();
+    store(&dir.path().join("s"), "zstd", &(0..400).map(|i| bytes(i, 100_000)).collect::<Vec<_>>());
+    let mount = Arc::new(Mount::new(&dir.path().join("s"), &["--threads", "2"]));
+    let gather = |k: u64| {
+        let mount = mount.clone();
+        std::thread::spawn(move || {
+            let views = client::Mount::open(mount.mountpoint()).unwrap();
+            let all: Vec<u64> = (0..400).map(|i| (i + k) % 400).collect();
+            (0..3).map(|_| views.gather(&all).unwrap().bytes()).sum::<u64>()
+        })
+    };
+    let threads: Vec<_> = (0..4).map(gather).collect();
+    let (mut reads, mut slowest) = (0, std::time::Duration::ZERO);
+    while threads.iter().any(|thread| !thread.is_finished()) {
+        let begin = std::time::Instant::now();
+        std::fs::read(mount.mountpoint().join(".zrfs/stats.json")).unwrap();
+        slowest = slowest.max(begin.elapsed());
+        reads += 1;
+    }
+    assert!(threads.into_iter().all(|thread| thread.join().unwrap() == 120_000_000));
+    println!("{reads} reads meanwhile, the slowest {slowest:?}");
+    assert!(reads > 3 && slowest < std::time::Duration::from_secs(5), "{reads} reads, the slowest {slowest:?}");
+}
+
+/// The programs of the examples.
+#[test]
+fn examples_in_python_and_c() {
+    let dir = TempDir::new().unwrap();
+    let records: Vec<Vec<u8>> = (0..300).map(|i| bytes(i, 1000)).collect();
+    store(&dir.path().join("s.zr"), "zstd", &records);
+    let mount = Mount::new(&dir.path().join("s.zr"), &[]);
+    let top = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let program = dir.path().join("view");
+    succeeds(&shell(&format!(
+        "cc -std=c99 -Wall -Wextra -pedantic -Werror -I {top}/include {top}/examples/c/view.c -o {}",
+        program.display()
+    )));
+    let sum: u64 = [5, 17, 0].iter().flat_map(|&i| &records[i as usize]).map(|&b| u64::from(b)).sum();
+    let said = succeeds(&run(program.to_str().unwrap(), &[&mount.path(), "5", "17", "0"]));
+    assert_eq!(said, format!("s: 3 records, 3000 bytes, sum {sum}\n"));
+    assert!(
+        succeeds(&run(program.to_str().unwrap(), &[&mount.path(), "-s", "20"])).contains("256 records, 256000 bytes")
+    );
+    let python = format!("{top}/examples/mount_client.py");
+    assert!(succeeds(&run("python3", &[&python, &mount.path(), "5", "17"])).starts_with("s: 2 records, 2000 bytes"));
+    assert!(
+        succeeds(&run("python3", &[&python, &mount.path(), "--sample", "100", "--steps", "9"])).contains("9 batches")
+    );
+    wait_until("views are gone", || stat(&mount, "views") == 0);
+}
