@@ -3,7 +3,8 @@
 //! shares its format with PyPI's `loaderx` 1.5.2.
 //!
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
-#![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "capi"), forbid(unsafe_code))]
+#![deny(unsafe_code)]
 
 pub mod buffer;
 pub mod cache;
@@ -13,6 +14,9 @@ pub mod dataset;
 pub mod dict;
 pub mod error;
 pub mod export;
+#[cfg(feature = "capi")]
+#[allow(unsafe_code)]
+mod ffi;
 mod fork;
 pub mod format;
 mod in_order;

@@ -38,6 +38,8 @@ pub struct WriterOptions {
     dict: Option<Vec<u8>>,
     schema: Option<Schema>,
     journal_moves: usize,
+    /// The schema is the caller's business.
+    untyped: bool,
 }
 
 impl WriterOptions {
@@ -45,7 +47,7 @@ impl WriterOptions {
     pub fn new(codec: Codec) -> Self {
         let storage = Arc::new(Disk::default());
         let (layout, journal_moves) = (Layout::STANDARD, MAX_MOVES);
-        WriterOptions { storage, layout, codec, level: None, dict: None, schema: None, journal_moves }
+        WriterOptions { storage, layout, codec, level: None, dict: None, schema: None, journal_moves, untyped: false }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -65,6 +67,13 @@ impl WriterOptions {
     /// Gives a new store this schema.
     pub(crate) fn schema(mut self, schema: Schema) -> Self {
         self.schema = Some(schema);
+        self
+    }
+
+    /// Takes the records for bytes, whatever schema stands beside them: for callers who keep that themselves.
+    #[cfg(feature = "capi")]
+    pub(crate) fn untyped(mut self) -> Self {
+        self.untyped = true;
         self
     }
 
@@ -170,9 +179,10 @@ impl WriterOptions {
         let encoder = self.encoder(&dict_path, dict.as_deref())?;
         let raw = header.codec == Codec::Raw;
         let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
+        let untyped = self.untyped;
         let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.finish_delete()?;
-        let typed = Typed::open(&**writer.files.storage(), dir, false)?;
+        let typed = if untyped { None } else { Typed::open(&**writer.files.storage(), dir, false)? };
         writer.ragged = typed.is_some_and(|typed| typed.shapes.is_some());
         if crashed {
             writer.recover(&decoder)?;
