@@ -7,6 +7,7 @@ use super::memory;
 use crate::dataset::{Source, Stream};
 use crate::error::Error;
 use crate::format::Kind;
+use crate::loader::stem;
 use std::ffi::{c_char, c_void};
 
 /// What C sees of a source.
@@ -31,10 +32,8 @@ fn streams(source: &Source) -> usize {
 /// The stream of that number, and its name.
 fn stream(source: &Source, number: u32) -> Result<(String, &Stream), Failure> {
     let found = match source {
-        Source::Store(stream) if number == 0 => {
-            let name = stream.store().path().file_stem().unwrap_or_default();
-            Some((name.to_string_lossy().into_owned(), &**stream))
-        }
+        // The name that a loader gives it.
+        Source::Store(stream) if number == 0 => Some((stem(stream.store().path()), &**stream)),
         Source::Store(_) => None,
         Source::Dataset(dataset) => dataset.streams().get(number as usize).map(|(name, stream)| (name.clone(), stream)),
     };

@@ -275,7 +275,9 @@ pub struct Writer {
 /// From here on, a change of `meta.zr` is another program's.
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(sums) = self.sums.as_mut().filter(|_| !self.latched)
+        // A forked child's copy says nothing of what its parent goes on to write.
+        let speaks = !self.latched && self.maker.is_here();
+        if let Some(sums) = self.sums.as_mut().filter(|_| speaks)
             && let Err(e) = sums.end_lease(&*self.meta)
         {
             // What was said before holds; changes of the next minute are taken for ours.

@@ -149,6 +149,14 @@ fn stores_of_either_library_open_in_the_other() {
 }
 
 #[test]
+fn forked_children_read_on() {
+    let dir = scratch();
+    let mut command = Command::new("timeout");
+    command.arg("100").arg(python()).args(["-W", "ignore"]).arg(root().join("capi/tests/fork.py")).arg(dir.path());
+    assert_eq!(ok(command.env("PYTHONPATH", dropin())), "15 children\n");
+}
+
+#[test]
 fn the_example_in_c_draws_the_same_batches_both_ways() {
     let dir = scratch();
     let program = dir.path().join("gather");
