@@ -40,7 +40,7 @@ threads = [threading.Thread(target=gather, args=(seed,)) for seed in range(3)]
 for thread in threads:
     thread.start()
 try:
-    for _ in range(15):
+    for _ in range(8):
         pid = os.fork()
         if pid == 0:
             try:
@@ -56,4 +56,4 @@ finally:
         thread.join()
 assert ds.append(rows[:2]) == 4000
 ds.close()
-print("15 children")
+print("8 children")

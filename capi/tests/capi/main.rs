@@ -3,9 +3,10 @@
 //!
 //! The functions themselves, with all that a careless caller can do, are tested in the engine's `src/ffi/tests.rs`.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 fn root() -> &'static Path {
@@ -98,51 +99,78 @@ fn it_answers_as_loaderx_does() {
     println!("{text}");
 }
 
-/// Runs a command of `tests/interop.py`, with loaderx's own libraries or with ours in their place.
-#[track_caller]
-fn loaderx(ours: bool, args: &[&str]) -> Value {
-    let mut command = Command::new(python());
-    command.arg(root().join("tests/interop.py")).args(args);
-    if ours {
-        command.env("PYTHONPATH", dropin());
+/// loaderx in a process that serves one command of `tests/interop.py` after the other.
+struct Loaderx {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Loaderx {
+    /// With its own libraries, or with ours in their place.
+    fn start(ours: bool) -> Self {
+        let mut command = Command::new(python());
+        command.arg(root().join("tests/interop.py")).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped());
+        if ours {
+            command.env("PYTHONPATH", dropin());
+        }
+        let mut child = command.spawn().unwrap();
+        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+        Loaderx { child, stdin, stdout }
     }
-    serde_json::from_slice(&run(&mut command).stdout).unwrap()
+
+    #[track_caller]
+    fn ask(&mut self, command: &[&str]) -> Value {
+        writeln!(self.stdin.as_mut().unwrap(), "{}", json!(command)).unwrap();
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{command:?}: {e}: {line:?}"))
+    }
+}
+
+impl Drop for Loaderx {
+    fn drop(&mut self) {
+        // It ends at the end of its input.
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
 }
 
 #[test]
 fn stores_of_either_library_open_in_the_other() {
     let dir = scratch();
-    for ours in [true, false] {
-        let made = dir.path().join(if ours { "ours" } else { "theirs" });
-        let written = loaderx(ours, &["write", made.to_str().unwrap()]);
+    let mut sides = [Loaderx::start(false), Loaderx::start(true)];
+    for maker in [0, 1] {
+        let other = 1 - maker;
+        let made = dir.path().join(["theirs", "ours"][maker]);
+        let written = sides[maker].ask(&["write", made.to_str().unwrap()]);
         let written = written.as_object().unwrap();
         assert_eq!(written.len(), 24);
-        let paths: Vec<String> = written.keys().map(|name| made.join(name).to_str().unwrap().to_string()).collect();
-        let read = |ours: bool| {
-            let args: Vec<&str> = ["read"].into_iter().chain(paths.iter().map(String::as_str)).collect();
-            loaderx(ours, &args)
-        };
-        assert_eq!(read(!ours).as_object().unwrap(), written, "written over ours: {ours}");
-        // Both change them in turn, and agree each time. Each codec, dense and ragged.
-        for name in [
-            "dense-f4-raw",
-            "dense-u2-big-scalar-zstd",
-            "dense-images-zstd_dict",
-            "ragged-i4-raw",
-            "ragged-i4-zstd_dict",
-        ] {
-            let path = made.join(name);
-            let path = path.to_str().unwrap();
-            let mut side = ours;
+        let path = |name: &str| made.join(name).to_str().unwrap().to_string();
+        let paths: Vec<String> = written.keys().map(|name| path(name)).collect();
+        let read: Vec<&str> = ["read"].into_iter().chain(paths.iter().map(String::as_str)).collect();
+        assert_eq!(sides[other].ask(&read).as_object().unwrap(), written);
+        // Both change them in turn, and agree each time.
+        for name in written.keys() {
+            let path = path(name);
+            let mut side = maker;
             for step in [
-                &["delete", path, "0", "4", "2"][..],
-                &["append", path, "5"],
-                &["compact", path],
-                &["append", path, "3"],
+                &["delete", &path, "0", "2"][..],
+                &["append", &path, "5"],
+                &["compact", &path],
+                &["append", &path, "3"],
             ] {
-                side = !side;
-                let said = loaderx(side, step);
-                assert_eq!(loaderx(!side, &["read", path])[name], said, "{step:?} over ours: {side}");
+                side = 1 - side;
+                // Text is not of numbers, and new records are.
+                if name.contains("text") && step[0] == "append" {
+                    continue;
+                }
+                let said = sides[side].ask(step);
+                assert_eq!(
+                    sides[1 - side].ask(&["read", &path])[name],
+                    said,
+                    "{step:?}, made and changed by {maker}, {side}"
+                );
             }
         }
     }
@@ -153,7 +181,7 @@ fn forked_children_read_on() {
     let dir = scratch();
     let mut command = Command::new("timeout");
     command.arg("100").arg(python()).args(["-W", "ignore"]).arg(root().join("capi/tests/fork.py")).arg(dir.path());
-    assert_eq!(ok(command.env("PYTHONPATH", dropin())), "15 children\n");
+    assert_eq!(ok(command.env("PYTHONPATH", dropin())), "8 children\n");
 }
 
 #[test]
@@ -168,7 +196,7 @@ fn the_example_in_c_draws_the_same_batches_both_ways() {
         .args([format!("-I{}", root().join("include").display()), format!("-L{from}"), format!("-Wl,-rpath,{from}")])
         .args(["-lzrfs", "-o"])
         .arg(&program));
-    let made = loaderx(true, &["write", dir.path().to_str().unwrap()]);
+    let made = Loaderx::start(true).ask(&["write", dir.path().to_str().unwrap()]);
     assert_eq!(made["dense-f4-zstd"]["records"].as_array().unwrap().len(), 33);
     let gather =
         |store: &str| ok(Command::new(&program).arg(dir.path().join(store)).args(["cyclic,batch=8,seed=3", "4"]));
