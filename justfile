@@ -7,6 +7,16 @@ _default:
 test:
     scripts/test
 
+# Build and install the programs and the C library (PREFIX=/usr/local, DESTDIR for packages)
+install:
+    scripts/install
+
+# loaderx's own test suite over libzrfs.so, which takes the place of its libraries
+dropin:
+    scripts/setup
+    cargo build --locked --release --features capi
+    tests/dropin.sh target/release/libzrfs.so
+
 # Pack real data, mount it, show it
 demo:
     scripts/demo

@@ -3,7 +3,7 @@
 //! shares its format with PyPI's `loaderx` 1.5.2.
 //!
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
-// `sys` may, and `client::sys`: an ioctl, and mapping memory that a mount shares.
+// `sys` may, `client::sys` (an ioctl, and mapping memory that a mount shares), and `ffi`.
 #![deny(unsafe_code)]
 
 pub mod buffer;
@@ -15,6 +15,9 @@ pub mod dataset;
 pub mod dict;
 pub mod error;
 pub mod export;
+#[cfg(feature = "capi")]
+#[allow(unsafe_code)]
+mod ffi;
 mod fork;
 pub mod format;
 mod in_order;

@@ -291,7 +291,7 @@ impl<T: Send + 'static> LoaderBuilder<T> {
 }
 
 /// The name of a store: that of its directory, without the extension.
-pub(super) fn stem(path: &Path) -> String {
+pub(crate) fn stem(path: &Path) -> String {
     let absolute = std::path::absolute(path);
     let path = absolute.as_deref().unwrap_or(path);
     path.file_stem().map_or_else(|| "store".into(), |stem| stem.to_string_lossy().into_owned())

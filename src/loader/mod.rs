@@ -70,6 +70,8 @@ mod work;
 
 pub use batch::{Batch, Part, Shape};
 pub use builder::LoaderBuilder;
+#[cfg(feature = "capi")]
+pub(crate) use builder::stem;
 pub use error::{Failure, LoadError, TransformError};
 pub use pad::Padded;
 pub use state::State;

@@ -35,6 +35,8 @@ pub struct WriterOptions {
     dict: Option<Vec<u8>>,
     schema: Option<Schema>,
     journal_moves: usize,
+    /// The schema is the caller's business.
+    untyped: bool,
 }
 
 impl WriterOptions {
@@ -42,7 +44,7 @@ impl WriterOptions {
     pub fn new(codec: Codec) -> Self {
         let storage = Arc::new(Disk::default());
         let (layout, journal_moves) = (Layout::STANDARD, MAX_MOVES);
-        WriterOptions { storage, layout, codec, level: None, dict: None, schema: None, journal_moves }
+        WriterOptions { storage, layout, codec, level: None, dict: None, schema: None, journal_moves, untyped: false }
     }
 
     /// Compresses at this zstd level instead of 3 (19 for [`Codec::ZstdDict`]).
@@ -62,6 +64,13 @@ impl WriterOptions {
     /// Gives a new store this schema.
     pub(crate) fn schema(mut self, schema: Schema) -> Self {
         self.schema = Some(schema);
+        self
+    }
+
+    /// Takes the records for bytes, whatever schema stands beside them: for callers who keep that themselves.
+    #[cfg(feature = "capi")]
+    pub(crate) fn untyped(mut self) -> Self {
+        self.untyped = true;
         self
     }
 
@@ -167,9 +176,10 @@ impl WriterOptions {
         let encoder = self.encoder(&dict_path, dict.as_deref())?;
         let raw = header.codec == Codec::Raw;
         let sums = raw.then(|| Sums::open_rw(&files, &*meta, header.length)).transpose()?;
+        let untyped = self.untyped;
         let mut writer = self.writer(files, in_use, meta, header, encoder, sums);
         writer.finish_delete()?;
-        let typed = Typed::open(&**writer.files.storage(), dir, false)?;
+        let typed = if untyped { None } else { Typed::open(&**writer.files.storage(), dir, false)? };
         writer.ragged = typed.is_some_and(|typed| typed.shapes.is_some());
         if crashed {
             writer.recover(&decoder)?;
@@ -265,7 +275,9 @@ pub struct Writer {
 /// From here on, a change of `meta.zr` is another program's.
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some(sums) = self.sums.as_mut().filter(|_| !self.latched)
+        // A forked child's copy says nothing of what its parent goes on to write.
+        let speaks = !self.latched && self.maker.is_here();
+        if let Some(sums) = self.sums.as_mut().filter(|_| speaks)
             && let Err(e) = sums.end_lease(&*self.meta)
         {
             // What was said before holds; changes of the next minute are taken for ours.

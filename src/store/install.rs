@@ -18,7 +18,20 @@ impl WriterOptions {
     /// [`Error::Dictionary`], with the reason, if the store has records, another dictionary or another codec, or `dict`
     /// is no trained zstd dictionary; [`Error::Locked`] if another process writes to the store; [`Error::Io`].
     pub fn install_dict(&self, path: impl AsRef<Path>, dict: &[u8]) -> Result<()> {
-        let dir = path.as_ref();
+        self.install(path.as_ref(), dict, false)
+    }
+
+    /// The same, and of a store that has another dictionary and no records, in place of that.
+    ///
+    /// # Errors
+    /// As [`install_dict`](WriterOptions::install_dict); [`Error::Locked`] if there is another dictionary, and anybody has
+    /// the store open.
+    #[cfg(feature = "capi")]
+    pub(crate) fn replace_dict(&self, path: &Path, dict: &[u8]) -> Result<()> {
+        self.install(path, dict, true)
+    }
+
+    fn install(&self, dir: &Path, dict: &[u8], replace: bool) -> Result<()> {
         let (meta_path, dict_path, new_path) = (dir.join(META_FILE), dir.join(DICT_FILE), dir.join(NEW_DICT_FILE));
         let refuse = |reason: String| Err(Error::Dictionary { path: dict_path.clone(), reason });
         let storage = self.storage.pin(dir).map_err(Error::io("open", dir))?;
@@ -27,7 +40,7 @@ impl WriterOptions {
             _ => Error::io("open", &meta_path)(e),
         })?;
         let files = Files::new(storage.clone(), dir, true);
-        let _in_use = InUse::register(&files)?;
+        let in_use = InUse::register(&files)?;
         lock_writer(&files, &*meta)?;
         let header = read_header(&*meta, &meta_path)?;
         if header.codec != Codec::ZstdDict {
@@ -46,6 +59,7 @@ impl WriterOptions {
                 return refuse(format!("the store has {n} records, which only their own dictionary decodes"));
             }
             // A reader that has the store open would decode what is appended with the dictionary that it loaded.
+            Ok(Some(_)) if replace => in_use.exchange(&files, true)?,
             Ok(Some(_)) => return refuse("the store has another one already; make a new store for this one".into()),
             Ok(None) | Err(Error::Dictionary { .. }) => {}
             Err(e) => return Err(e),

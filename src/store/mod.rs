@@ -7,6 +7,8 @@ mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
+#[cfg(feature = "capi")]
+mod empty;
 mod encoded;
 #[cfg(test)]
 mod fault_tests;
@@ -36,6 +38,8 @@ pub(crate) use append::check_lengths;
 pub use append::{Mark, Writer, WriterOptions};
 pub use compact::Compacted;
 pub(crate) use delete::{Others, doomed, moves};
+#[cfg(feature = "capi")]
+pub(crate) use empty::create_empty;
 pub(crate) use gather::Threads;
 pub use rebuild::Rebuilt;
 pub use shared::SharedWriter;
@@ -286,6 +290,11 @@ impl Store {
     /// How the records are compressed.
     pub fn codec(&self) -> Codec {
         self.header().codec
+    }
+
+    /// Whether a dictionary is loaded. A `zstd_dict` store without records may have none yet.
+    pub fn has_dict(&self) -> bool {
+        self.decoder.has_dict()
     }
 
     /// The header as it was last read, without what a crash took.
