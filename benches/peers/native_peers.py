@@ -44,6 +44,7 @@ ZSTD = {"loaderx zstd": "loaderx 1.5.2", "loaderx28 zstd": "loaderx 2.8.19"}
 DICT = {"loaderx dict": "loaderx 1.5.2"}
 # Level 19 takes a second for a few megabytes, and dictionaries are for small records.
 DICT_MIB, DICT_SIZES = 16, (200, 2048)
+SIZES, MIB, TURNS, SECONDS, RECORDS = "200,2048,12288,262144", 256, 15, 0.15, 100_000_000
 ORDERS = ["random", "sorted", "clustered", "repeated"]
 
 
@@ -54,13 +55,26 @@ def arguments():
     parser.add_argument("--out", default=os.path.join(repo, "target", "peers"), help="where results go (target/peers)")
     parser.add_argument("--docs", action="store_true", help="also write docs/PERFORMANCE.md and docs/native.svg")
     parser.add_argument("--loaderx28", default="", help="a Python that has loaderx==2.8.19")
-    parser.add_argument("--sizes", default="200,2048,12288,262144", help="bytes of a record")
-    parser.add_argument("--mib", type=int, default=512, help="MiB of records")
-    parser.add_argument("--turns", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.15, help="of a turn")
-    parser.add_argument("--records", type=int, default=100_000_000, help="of the store that is opened")
+    parser.add_argument("--sizes", default=SIZES, help="bytes of a record")
+    parser.add_argument("--mib", type=int, default=MIB, help="MiB of records")
+    parser.add_argument("--turns", type=int, default=TURNS)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a turn")
+    parser.add_argument("--records", type=int, default=RECORDS, help="of the store that is opened")
     parser.add_argument("--only", help="these peers, by commas; without fio")
     return parser.parse_args()
+
+
+def command(args):
+    """How to run it again, without this machine's paths."""
+    given = ["benches/peers/native_peers.py"]
+    if args.loaderx28:
+        given.append("--loaderx28 PYTHON")
+    for name, usual in [("sizes", SIZES), ("mib", MIB), ("turns", TURNS), ("seconds", SECONDS), ("records", RECORDS)]:
+        if getattr(args, name) != usual:
+            given.append(f"--{name} {getattr(args, name)}")
+    if args.only:
+        given.append(f"--only {shlex.quote(args.only)}")
+    return " ".join(given)
 
 
 class Process:
@@ -88,7 +102,7 @@ class Run:
     def __init__(self, args):
         self.args = args
         target = os.environ.get("CARGO_TARGET_DIR", os.path.join(repo, "target"))
-        self.bin = args.bin or os.path.join(target, "release")
+        self.bin = os.path.abspath(args.bin or os.path.join(target, "release"))
         self.time = os.path.join(self.bin, "examples", "gather_time")
         for program in [self.time, os.path.join(self.bin, "zrfs")]:
             if not os.path.exists(program):
@@ -116,8 +130,8 @@ class Run:
         if size in DICT_SIZES:
             codecs["zstd_dict"] = "few.npy"
         for codec, source in codecs.items():
-            command = [os.path.join(self.bin, "zrfs"), "pack", "--quiet", "--codec", codec, source, codec + ".zr"]
-            subprocess.run(command, check=True, cwd=folder)
+            pack = [os.path.join(self.bin, "zrfs"), "pack", "--quiet", "--codec", codec, source, codec + ".zr"]
+            subprocess.run(pack, check=True, cwd=folder)
         return list(codecs)
 
     def peers(self, folder, size, names):
@@ -234,7 +248,7 @@ class Run:
     def all(self):
         scratch = tempfile.mkdtemp(dir=self.args.dir, prefix="native-peers-")
         try:
-            self.machine = report.machine(scratch, shlex.join(["benches/peers/native_peers.py", *sys.argv[1:]]))
+            self.machine = report.machine(scratch, command(self.args))
             for size in map(int, self.args.sizes.split(",")):
                 print(f"{size_name(size)} …", file=sys.stderr, flush=True)
                 folder = os.path.join(scratch, str(size))

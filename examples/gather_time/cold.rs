@@ -27,6 +27,9 @@ pub fn gather(session: &mut Session, name: &str, limit: Duration) -> Result<(f64
     let spec = Spec { seed: session.turns, ..Spec::new(Mode::Cyclic, BATCH as u64) };
     let mut sampler = Sampler::new(spec, store.len())?;
     let most = store.len() as usize / BATCH;
+    if most == 0 {
+        return Err(format!("{name} has no whole batch").into());
+    }
     let (mut indices, offsets) = (vec![0; BATCH], offsets(session.record));
     let mut room = BufferPool::new(1).get(BATCH * session.record)?;
     // The pages of the buffer do not count.

@@ -5,6 +5,7 @@ use crate::{Failure, repeat};
 use rayon::ThreadPool;
 use rayon::prelude::*;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -89,9 +90,10 @@ impl Session {
         (self.data.len() / self.record) as u64
     }
 
+    /// Makes the pool of so many threads, if there is none yet.
     fn pool(&mut self, threads: usize) -> Result<(), Failure> {
-        if !self.pools.contains_key(&threads) {
-            self.pools.insert(threads, rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
+        if let Entry::Vacant(free) = self.pools.entry(threads) {
+            free.insert(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
         }
         Ok(())
     }

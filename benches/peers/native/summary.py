@@ -26,12 +26,12 @@ def targets(run):
         (200, [("numpy, index of a mapped .npy", 1), ("loaderx 1.5.2", 4)]),
     ]:
         for other, least in others:
-            add(f"the same, {size_name(size)}, of {other}", results.ratio("raw", size, "zrfs raw", other), least)
+            add(f"raw gather, {size_name(size)}, of {other}", results.ratio("raw", size, "zrfs raw", other), least)
     for size in [2 * kib, 12 * kib, 256 * kib]:
         ratio = results.ratio("zstd", size, "zrfs zstd", limit(run, "zstd", size))
         add(f"zstd gather, {size_name(size)}, of decoding in memory", ratio, 0.95)
     for size in [200, 2 * kib, 12 * kib]:
-        add(f"the same, {size_name(size)}, of loaderx 1.5.2", results.ratio("zstd", size, "zrfs zstd", "loaderx 1.5.2"), 1.3)
+        add(f"zstd gather, {size_name(size)}, of loaderx 1.5.2", results.ratio("zstd", size, "zrfs zstd", "loaderx 1.5.2"), 1.3)
     size = 2 * kib
     ratio = results.ratio("zstd_dict", size, "zrfs zstd_dict", limit(run, "zstd_dict", size))
     add(f"zstd_dict gather, {size_name(size)}, of decoding in memory", ratio, 0.95)
@@ -39,8 +39,8 @@ def targets(run):
         name = size_name(size)
         add(f"append raw, {name}, of plain writes", results.ratio("append raw", size, "zrfs", "plain writes of 4 MiB"), 0.8)
         synced = results.ratio("append raw", size, "zrfs, synced", "plain writes, synced")
-        add(f"the same, {name}, both synced", synced, 0.8)
-        add(f"the same, {name}, of loaderx 1.5.2", results.ratio("append raw", size, "zrfs", "loaderx 1.5.2"), 1)
+        add(f"append raw, {name}, of plain writes, both synced", synced, 0.8)
+        add(f"append raw, {name}, of loaderx 1.5.2", results.ratio("append raw", size, "zrfs", "loaderx 1.5.2"), 1)
     for size in sorted(results.turns.get("append zstd", {})):
         memory = [name for name in results.turns["append zstd"][size] if name.startswith("compressing")][0]
         ratio = results.ratio("append zstd", size, "zrfs", memory)
@@ -101,7 +101,7 @@ def write(run):
         report.table(results, "raw", lambda size: limit(run, "raw", size)),
         "zstd, level 3; the ratio is to decoding the same frames from memory:",
         report.table(results, "zstd", lambda size: limit(run, "zstd", size)),
-        f"zstd_dict, level 19, balanced, 16 MiB of records:",
+        "zstd_dict, level 19, balanced, 16 MiB of records:",
         report.table(results, "zstd_dict", lambda size: limit(run, "zstd_dict", size)),
         "By the order of the indices:",
         orders(run),
