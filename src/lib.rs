@@ -19,6 +19,7 @@ pub mod format;
 mod in_order;
 pub mod info;
 pub mod loader;
+pub mod measure;
 pub mod names;
 pub mod pack;
 mod pool;

@@ -74,19 +74,6 @@ impl Pool {
         }
     }
 
-    /// Does both, at the same time where a second thread is free.
-    pub(crate) fn join<A: Send, B: Send>(
-        self,
-        one: impl FnOnce() -> A + Send,
-        two: impl FnOnce() -> B + Send,
-    ) -> (A, B) {
-        match self.0 {
-            Some(_) if is_worker() => rayon::join(one, two),
-            Some(pool) => pool.join(one, two),
-            None => (one(), two()),
-        }
-    }
-
     /// Does `work` on each `size` items; stops at an error, though not at once.
     ///
     /// The calling thread works, too: it would have to be woken after the others otherwise, and waking a thread costs as

@@ -60,6 +60,8 @@ pub trait StoreFile: Debug + Send + Sync {
     fn will_need(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
+    /// Has the system forget what it has of the file in the page cache. Only a hint.
+    fn forget(&self) {}
     /// The file's first `len` bytes as memory, where this kind of file has that.
     fn map(&self, len: u64) -> Option<Mapped> {
         let _ = len;
@@ -171,6 +173,11 @@ impl StoreFile for DiskFile {
     }
     fn will_need(&self, offset: u64, len: u64) {
         let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+    fn forget(&self) {
+        // What is not on the disk yet cannot be forgotten.
+        let _ = rustix::fs::fdatasync(&self.0);
+        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
     }
     fn map(&self, len: u64) -> Option<Mapped> {
         Mapped::new(&self.0, len).inspect_err(|e| log::debug!("not mapped, but read: {e}")).ok()

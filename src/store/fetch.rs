@@ -43,10 +43,40 @@ pub(super) struct Place {
     cold: AtomicBool,
 }
 
+impl Place {
+    pub(super) fn is_cold(&self) -> bool {
+        self.cold.load(Ordering::Relaxed)
+    }
+}
+
 impl Default for Place {
     fn default() -> Self {
         Place { cold: AtomicBool::new(true) }
     }
+}
+
+impl Store {
+    /// Has the system forget what it has of the store's files in the page cache.
+    pub(crate) fn forget(&self) -> Result<()> {
+        self.place.cold.store(true, Ordering::Relaxed);
+        self.files.forget()
+    }
+
+    /// Whether the first byte of each of the records `indices` is in the page cache.
+    pub(crate) fn are_cached(&self, indices: &[u64]) -> Result<bool> {
+        let cached = |e: Entry| Ok(is_cached(&*self.files.get(Part::Chunk(e.chunk_id))?, &e));
+        self.entries(indices)?.into_iter().try_fold(true, |all, entry| Ok(all && cached(entry)?))
+    }
+
+    /// Decodes the stored bytes of record `index`.
+    pub(crate) fn decode(&self, index: u64, stored: &[u8], dst: &mut [u8]) -> Result<()> {
+        let done = self.decoder.decode(stored, dst);
+        done.map_err(|reason| Error::corrupt(self.path(), 0, reason).at_record(index))
+    }
+}
+
+fn is_cached(file: &dyn StoreFile, entry: &Entry) -> bool {
+    file.read_cached_at(&mut [0], entry.offset.into()).is_ok()
 }
 
 /// Reads records of one store.
@@ -82,9 +112,7 @@ impl<'a> Fetch<'a> {
         }
         // What cannot be opened is told when it is read.
         let file = |entry: &Entry| self.files.get(Part::Chunk(entry.chunk_id)).ok();
-        let cached = |task: &Task<'_>| {
-            file(&task.entry).is_some_and(|f| f.read_cached_at(&mut [0], task.entry.offset.into()).is_ok())
-        };
+        let cached = |task: &Task<'_>| file(&task.entry).is_some_and(|file| is_cached(&*file, &task.entry));
         if tasks.iter().step_by(SAMPLE).all(cached) {
             self.cold.store(false, Ordering::Relaxed);
             return;

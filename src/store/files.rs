@@ -122,6 +122,18 @@ impl Files {
         Ok(map)
     }
 
+    /// Has the system forget what it has of all parts in the page cache.
+    pub(crate) fn forget(&self) -> Result<()> {
+        // What is mapped stays.
+        if let Some(mut mapped) = self.maker.lock(&self.mapped) {
+            mapped.clear();
+        }
+        for part in self.parts()? {
+            self.open(part)?.forget();
+        }
+        Ok(())
+    }
+
     fn open(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
         let path = self.path(part);
         let file = if self.writable { self.storage.open_rw(&path) } else { self.storage.open(&path) };
@@ -171,6 +183,22 @@ impl Files {
         let segment = u32::try_from(index / segment_entries).unwrap_or(u32::MAX);
         let offset = index % segment_entries * ENTRY_LEN as u64;
         Error::corrupt(self.path(Part::Segment(segment)), offset, reason).at_record(index)
+    }
+
+    /// Has the disk read what `entries` will want, all at once.
+    pub(crate) fn will_need_entries(&self, indices: &[u64], segment_entries: u64) {
+        let mut pages: Vec<(u64, u64)> = indices
+            .iter()
+            .map(|&index| (index / segment_entries, (index % segment_entries) * ENTRY_LEN as u64 / NEAR))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for (segment, page) in pages {
+            // What cannot be opened is told when it is read.
+            if let Some(file) = u32::try_from(segment).ok().and_then(|n| self.get(Part::Segment(n)).ok()) {
+                file.will_need(page * NEAR, NEAR);
+            }
+        }
     }
 
     /// Reads the table entries `indices`, in any order. They are decoded, not validated.

@@ -7,6 +7,7 @@ mod compact_tests;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
+mod encoded;
 #[cfg(test)]
 mod fault_tests;
 mod fetch;
@@ -48,7 +49,7 @@ use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
 use fetch::Place;
-use files::{Files, Part};
+use files::{FEW, Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
@@ -425,6 +426,9 @@ impl Store {
         let header = self.header();
         if let Some(&index) = indices.iter().find(|&&i| i >= header.length) {
             return Err(Error::OutOfRange { index, length: header.length });
+        }
+        if indices.len() >= FEW && self.place.is_cold() {
+            self.files.will_need_entries(indices, self.layout.segment_entries);
         }
         let mut entries = self.files.entries(indices, self.layout.segment_entries)?;
         if !self.moved.is_empty() {
