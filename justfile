@@ -42,25 +42,38 @@ crash outcomes="50" minutes="5":
 deny:
     cargo deny check licenses bans sources
 
+# The benchmarks: append, gather, loader, open, sampler, or those of that name (`just bench --bench gather`)
+bench *args="--bench '*'":
+    cargo bench -p zrfs {{args}}
+
+# All of the following in turn: everything beside its peers (needs root; half an hour); rewrites "Batches" in the docs
+peers: mount-peers (native-peers "--docs") pack-peers sampler-peers loader-peers
+
 # The mount beside squashfs and ratarmount (needs root)
-peers *args:
+mount-peers *args:
+    cargo build --release --workspace --bins
     benches/peers/mount_peers.sh {{args}}
 
 # Batches by path beside their records read one by one (needs Python with numpy)
 batch-paths *args:
-    cargo build --release
+    cargo build --release --workspace
     python3 benches/peers/batch_paths.py {{args}}
+# The engine beside the machine's limits and whatever of its peers is installed; --docs puts the tables into the docs
+native-peers *args:
+    cargo build --release --bin zrfs --example gather_time
+    ${ZRFS_PYTHON:-target/venv/bin/python} benches/peers/native_peers.py {{args}}
 
 # Packing a tree beside mksquashfs and tar with zstd
 pack-peers *args:
+    cargo build --release --bin zrfs
     benches/peers/pack_peers.sh {{args}}
 
 # Index streams beside numpy and loaderx (needs Python with both)
 sampler-peers *args:
     cargo build --release --example sample_time
-    python3 benches/peers/sampler_peers.py {{args}}
+    ${ZRFS_PYTHON:-target/venv/bin/python} benches/peers/sampler_peers.py {{args}}
 
 # The loader beside its own gather and loaderx's (needs Python with loaderx)
 loader-peers *args:
     cargo build --release --bin zrfs --example loader_time
-    python3 benches/peers/loader_peers.py {{args}}
+    ${ZRFS_PYTHON:-target/venv/bin/python} benches/peers/loader_peers.py {{args}}
