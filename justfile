@@ -58,6 +58,7 @@ mount-peers *args:
 batch-paths *args:
     cargo build --release --workspace
     python3 benches/peers/batch_paths.py {{args}}
+
 # The engine beside the machine's limits and whatever of its peers is installed; --docs puts the tables into the docs
 native-peers *args:
     cargo build --release --bin zrfs --example gather_time
