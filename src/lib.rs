@@ -3,7 +3,7 @@
 //! shares its format with PyPI's `loaderx` 1.5.2.
 //!
 //! `docs/FORMAT.md` describes the bytes, `docs/ARCHITECTURE.md` the modules, `docs/SEMANTICS.md` what a mount promises.
-#![cfg_attr(not(feature = "capi"), forbid(unsafe_code))]
+// `sys` alone may, and `ffi`, which is there with the feature `capi`.
 #![deny(unsafe_code)]
 
 pub mod buffer;
@@ -22,6 +22,7 @@ pub mod format;
 mod in_order;
 pub mod info;
 pub mod loader;
+pub mod measure;
 pub mod names;
 pub mod pack;
 mod pool;
@@ -32,12 +33,14 @@ pub mod sniff;
 mod staging;
 pub mod storage;
 pub mod store;
+mod sys;
 pub mod tree;
 pub mod unpack;
 
 pub use dataset::{Dataset, DatasetWriter, Source, Stream};
 pub use error::{Error, Result};
 pub use loader::Loader;
+pub use pool::threads;
 pub use select::Selection;
 pub use store::{OpenOptions, SharedWriter, Store, Writer, WriterOptions};
 

@@ -5,8 +5,8 @@
 //! while one makes the pool, or where none can be made, callers do their work themselves.
 
 use rayon::prelude::*;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A process's pool, in the order of the processes: each inherits those before its own.
 struct Slot {
@@ -42,6 +42,12 @@ pub(crate) fn pool() -> Pool {
     Pool(None)
 }
 
+/// On how many threads this process shares out work. The first call starts them, and they run on the processors that the
+/// calling thread may use: a program that binds its threads calls this before.
+pub fn threads() -> usize {
+    pool().threads()
+}
+
 fn start() -> Option<rayon::ThreadPool> {
     let built = rayon::ThreadPoolBuilder::new().thread_name(|n| format!("zrfs-{n}")).build();
     built.inspect_err(|e| log::warn!("no threads can be started ({e}); working on one")).ok()
@@ -68,32 +74,46 @@ impl Pool {
         }
     }
 
-    /// Does both, at the same time where a second thread is free.
-    pub(crate) fn join<A: Send, B: Send>(
-        self,
-        one: impl FnOnce() -> A + Send,
-        two: impl FnOnce() -> B + Send,
-    ) -> (A, B) {
-        match self.0 {
-            Some(_) if is_worker() => rayon::join(one, two),
-            Some(pool) => pool.join(one, two),
-            None => (one(), two()),
-        }
-    }
-
     /// Does `work` on each `size` items; stops at an error, though not at once.
+    ///
+    /// The calling thread works, too: it would have to be woken after the others otherwise, and waking a thread costs as
+    /// much as copying 100 KiB.
     pub(crate) fn try_chunks<T: Send, E: Send>(
         self,
         items: &mut [T],
         size: usize,
         work: impl Fn(&mut [T]) -> Result<(), E> + Sync + Send,
     ) -> Result<(), E> {
-        match self.0 {
-            Some(_) if items.len() > size && is_worker() => items.par_chunks_mut(size).try_for_each(work),
-            Some(pool) if items.len() > size => pool.install(|| items.par_chunks_mut(size).try_for_each(work)),
-            _ => items.chunks_mut(size).try_for_each(work),
-        }
+        let pool = match self.0 {
+            Some(_) if items.len() > size && is_worker() => return items.par_chunks_mut(size).try_for_each(work),
+            Some(pool) if items.len() > size => pool,
+            _ => return items.chunks_mut(size).try_for_each(work),
+        };
+        let helpers = items.len().div_ceil(size).min(pool.current_num_threads()) - 1;
+        let (left, failed) = (Mutex::new(items.chunks_mut(size)), Mutex::new(None));
+        let turns = || {
+            loop {
+                // Taken in a statement of its own, which ends the lock.
+                let Some(chunk) = lock(&left).next() else { break };
+                if let Err(e) = work(chunk) {
+                    lock(&failed).get_or_insert(e);
+                    lock(&left).by_ref().for_each(drop);
+                }
+            }
+        };
+        pool.in_place_scope(|scope| {
+            for _ in 0..helpers {
+                scope.spawn(|_| turns());
+            }
+            turns();
+        });
+        lock(&failed).take().map_or(Ok(()), Err)
     }
+}
+
+/// A panic in the work is passed on by the scope; what it left behind the lock is whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -7,12 +7,14 @@
 pub(crate) mod sim;
 
 use crate::error::{Error, Result};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
-use rustix::io::retry_on_intr;
+use crate::sys::Mapped;
+use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::fs::File;
-use std::io::{self, BufReader, IoSlice, Read};
+use std::io::{self, BufReader, IoSlice, IoSliceMut, Read};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -49,6 +51,22 @@ pub trait Storage: Debug + Send + Sync {
 pub trait StoreFile: Debug + Send + Sync {
     /// Reads up to `buf.len()` bytes at `offset`; 0 means the end of the file. May read fewer than asked.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// The same, of what is in the page cache and costs no wait for a disk; `io::ErrorKind::WouldBlock` where that is nothing.
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let _ = (buf, offset);
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+    /// Starts to read `len` bytes at `offset` into the page cache, and does not wait for them. Only a hint.
+    fn will_need(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+    /// Has the system forget what it has of the file in the page cache. Only a hint.
+    fn forget(&self) {}
+    /// The file's first `len` bytes as memory, where this kind of file has that.
+    fn map(&self, len: u64) -> Option<Mapped> {
+        let _ = len;
+        None
+    }
     /// Writes some of the buffers at `offset`, returns how many bytes.
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
     /// The file's length in bytes.
@@ -144,6 +162,25 @@ struct DiskFile(File);
 impl StoreFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.read_at(buf, offset)
+    }
+    fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        let buf = &mut [IoSliceMut::new(buf)];
+        match rustix::io::preadv2(&self.0, buf, offset, ReadWriteFlags::NOWAIT) {
+            // A file system that does not know the flag: as well as any, it may have to wait.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::WouldBlock.into()),
+            done => Ok(done?),
+        }
+    }
+    fn will_need(&self, offset: u64, len: u64) {
+        let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::WillNeed);
+    }
+    fn forget(&self) {
+        // What is not on the disk yet cannot be forgotten.
+        let _ = rustix::fs::fdatasync(&self.0);
+        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
+    }
+    fn map(&self, len: u64) -> Option<Mapped> {
+        Mapped::new(&self.0, len).inspect_err(|e| log::debug!("not mapped, but read: {e}")).ok()
     }
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
         Ok(rustix::io::pwritev(&self.0, bufs, offset)?)

@@ -2,6 +2,7 @@
 
 mod append;
 mod bar;
+mod bench;
 mod cat;
 mod compact;
 mod compare;
@@ -67,6 +68,7 @@ enum Command {
     Run(run::Args),
     Sample(sample::Args),
     Loader(loader::Args),
+    Bench(bench::Args),
     Append(append::Args),
     Rm(rm::Args),
     Recode(recode::Args),
@@ -127,6 +129,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Sample(args) => sample::run(&args),
         Command::Loader(args) => loader::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Append(args) => append::run(&args),
         Command::Rm(args) => rm::run(&args),
         Command::Recode(args) => recode::run(&args),

@@ -1,10 +1,11 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::delete::MAX_MOVES;
+use super::encoded::{Encoded, Piece, shares};
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer, vouch};
 use super::shapes::Typed;
-use super::sums::{self, Sums};
+use super::sums::Sums;
 use super::{check_files, read_dict, read_header};
 use crate::codec::{Decoder, Encoder, check_dict, default_level};
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use crate::format::header::Note;
 use crate::format::{
     Codec, DICT_FILE, Entry, Header, Kind, Layout, MAX_RECORD, META_FILE, SCHEMA_FILE, Schema, table::ENTRY_LEN,
 };
-use crate::pool::pool;
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -24,9 +24,6 @@ use std::sync::Arc;
 /// An append compresses and writes at most about this many bytes of records at a time, so that its memory is bounded
 /// whatever it is given (a single larger record excepted).
 pub(super) const ROUND: usize = 32 << 20;
-
-/// A thread compresses at least this many bytes of records at a time.
-const MIN_SHARE: usize = 64 << 10;
 
 /// How a store is created or opened for writing.
 #[derive(Debug, Clone)]
@@ -234,6 +231,7 @@ impl WriterOptions {
             dirty: BTreeSet::new(),
             deletions: 0,
             ragged: false,
+            staged: Vec::new(),
             vouch: None,
         }
     }
@@ -270,6 +268,8 @@ pub struct Writer {
     vouch: Option<Arc<dyn StoreFile>>,
     /// Whether the records have shapes of their own, which have to be written and moved with them.
     ragged: bool,
+    /// Room for small frames on their way to a chunk.
+    staged: Vec<u8>,
 }
 
 /// From here on, a change of `meta.zr` is another program's.
@@ -473,53 +473,47 @@ impl Writer {
     }
 
     pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        if self.sums.is_none() || !sums::worth_sharing(records) {
-            let encoded = Encoded::shared_out(&self.encoder, records)?;
-            return self.place(&encoded, records);
-        }
-        // Raw records are summed by one thread while another writes them.
-        let encoded = Encoded::Raw(Vec::new());
-        let (sums, written) = pool().join(|| sums::sums(records), || self.write_frames(&encoded, records));
-        let (header, table) = written?;
-        self.count_in(header, &table, &sums)
+        let encoded = Encoded::shared_out(&self.encoder, records)?;
+        self.place(&encoded, records)
     }
 
-    /// Gives each frame of `records` its place, writes the frames and checksums, then the table, then the header.
+    /// Gives each frame of `records` its place, writes the frames behind the last ones, where no header counts them yet,
+    /// then what belongs to them, and at last the header that counts them.
     pub(super) fn place(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
-        let (header, table) = self.write_frames(encoded, records)?;
-        let sums = if let Encoded::Raw(sums) = encoded { &sums[..] } else { &[] };
-        self.count_in(header, &table, sums)
-    }
-
-    /// Writes the frames behind the last ones, where no header counts them yet. Returns the header that will, and their
-    /// entries.
-    fn write_frames(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<(Header, Vec<u8>)> {
         let mut header = self.header;
-        let mut table = Vec::new();
-        let mut run: Vec<IoSlice<'_>> = Vec::new();
-        let (mut run_chunk, mut run_offset) = (header.tail_chunk, header.tail_offset);
+        let mut table = Vec::with_capacity(records.len() * ENTRY_LEN);
+        let mut sums = Vec::new();
+        let make_sums = self.sums.is_some() && encoded.sums().is_none();
+        let mut piece = Piece::new(std::mem::take(&mut self.staged), make_sums.then_some(&mut sums));
         let dir = self.files.dir().to_path_buf();
         let full = || Error::Full { path: dir.clone() };
+        let mut at = (header.tail_chunk, header.tail_offset);
         for (frame, length) in encoded.frames(records) {
             // A frame can only be longer than 2^32 - 1 if the record was, and those are refused.
             let phys = u32::try_from(frame.len()).map_err(|_| full())?;
-            if u64::from(header.tail_offset) + u64::from(phys) >= self.layout.chunk_bytes {
-                self.write_chunk(run_chunk, run_offset, &mut run)?;
+            let full_chunk = u64::from(header.tail_offset) + u64::from(phys) >= self.layout.chunk_bytes;
+            if full_chunk || piece.is_full() {
+                self.write_piece(at, &mut piece)?;
+            }
+            if full_chunk {
                 header.tail_chunk = header.tail_chunk.checked_add(1).ok_or_else(full)?;
                 header.tail_offset = 0;
-                (run_chunk, run_offset) = (header.tail_chunk, 0);
                 if u64::from(phys) >= self.layout.chunk_bytes {
                     return Err(Error::RecordLength { length: length as u64 });
                 }
             }
+            if piece.is_empty() {
+                at = (header.tail_chunk, header.tail_offset);
+            }
             let (offset, chunk_id) = (header.tail_offset, header.tail_chunk);
             table.extend(Entry { offset, phys_length: phys, logic_length: length as u32, chunk_id }.encode());
-            run.push(IoSlice::new(frame));
+            piece.push(frame);
             header.tail_offset += phys;
             header.length = header.length.checked_add(1).ok_or_else(full)?;
         }
-        self.write_chunk(run_chunk, run_offset, &mut run)?;
-        Ok((header, table))
+        self.write_piece(at, &mut piece)?;
+        self.staged = piece.into_room();
+        self.count_in(header, &table, encoded.sums().unwrap_or(&sums))
     }
 
     /// Writes what belongs to the records that were written, and at last the header that counts them.
@@ -535,13 +529,11 @@ impl Writer {
         self.commit()
     }
 
-    fn write_chunk(&mut self, chunk: u32, offset: u32, run: &mut Vec<IoSlice<'_>>) -> Result<()> {
+    fn write_piece(&mut self, (chunk, offset): (u32, u32), piece: &mut Piece<'_>) -> Result<()> {
         let part = Part::Chunk(chunk);
         let file = self.files.get_or_create(part)?;
         self.dirty.insert(part);
-        write_all_at(&*file, &self.files.path(part), run, u64::from(offset))?;
-        run.clear();
-        Ok(())
+        write_all_at(&*file, &self.files.path(part), &mut piece.take(), u64::from(offset))
     }
 
     /// Writes the entries of the records from `index` on, over as many segments as they reach.
@@ -577,76 +569,4 @@ pub(crate) fn check_lengths(records: &[&[u8]]) -> Result<()> {
         Some(bad) => Err(Error::RecordLength { length: bad.len() as u64 }),
         None => Ok(()),
     }
-}
-
-/// A round of records as they will stand in the chunks, before they have a place there.
-pub(super) enum Encoded {
-    /// Raw records stay as they are; these are their checksums, where they were made beforehand.
-    Raw(Vec<u32>),
-    /// Frames that stand one after the other, and the length of each.
-    Frames(Vec<(Vec<u8>, Vec<usize>)>),
-}
-
-impl Encoded {
-    /// Compresses, or sums, on all cores.
-    fn shared_out(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
-        if encoder.codec() == Codec::Raw {
-            return Ok(Encoded::Raw(sums::sums(records)));
-        }
-        let pool = pool();
-        let bytes: usize = records.iter().map(|r| r.len()).sum();
-        let share = (bytes / (pool.threads() * 4)).max(MIN_SHARE);
-        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
-        let compressed = pool.map(&shares, |records| frames(encoder, records)).into_iter().collect::<Result<_>>()?;
-        Ok(Encoded::Frames(compressed))
-    }
-
-    /// The same on the calling thread.
-    pub(super) fn here(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
-        Ok(match encoder.codec() {
-            Codec::Raw => Encoded::Raw(records.iter().map(|r| sums::sum(r)).collect()),
-            Codec::Zstd | Codec::ZstdDict => Encoded::Frames(vec![frames(encoder, records)?]),
-        })
-    }
-
-    /// Each record's frame and its own length.
-    fn frames<'f>(&'f self, records: &'f [&'f [u8]]) -> Box<dyn Iterator<Item = (&'f [u8], usize)> + 'f> {
-        let lengths = records.iter().map(|r| r.len());
-        let compressed = match self {
-            Encoded::Raw(_) => return Box::new(records.iter().copied().zip(lengths)),
-            Encoded::Frames(compressed) => compressed,
-        };
-        let frames = compressed.iter().flat_map(|(frames, lengths)| {
-            let mut rest = &frames[..];
-            lengths.iter().map(move |&n| {
-                let (frame, tail) = rest.split_at(n);
-                rest = tail;
-                frame
-            })
-        });
-        Box::new(frames.zip(lengths))
-    }
-}
-
-/// The records' frames, one after the other, and the length of each.
-fn frames(encoder: &Encoder, records: &[&[u8]]) -> Result<(Vec<u8>, Vec<usize>)> {
-    let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
-    encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
-    Ok((frames, lengths))
-}
-
-/// Cuts `records` into consecutive shares of about `bytes` bytes, each of at least one record.
-pub(super) fn shares<'s, 'r>(records: &'s [&'r [u8]], bytes: usize) -> impl Iterator<Item = &'s [&'r [u8]]> {
-    let mut rest = records;
-    std::iter::from_fn(move || {
-        let mut sum = 0usize;
-        let fits = rest.iter().take_while(|r| {
-            sum = sum.saturating_add(r.len());
-            sum <= bytes
-        });
-        let n = fits.count().max(1).min(rest.len());
-        let (share, tail) = rest.split_at(n);
-        rest = tail;
-        (!share.is_empty()).then_some(share)
-    })
 }

@@ -5,6 +5,7 @@ use crate::fork::Maker;
 use crate::format::Entry;
 use crate::format::table::ENTRY_LEN;
 use crate::storage::{Storage, StoreFile, read_exact_at};
+use crate::sys::Mapped;
 use lru::LruCache;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -13,6 +14,16 @@ use std::sync::{Arc, Mutex};
 
 /// So many numbered files of one store are open at most, however many it has.
 const MAX_OPEN: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+
+/// So many are mapped at most: each takes 4 GiB of the address space, and of memory what the kernel needs to find the pages
+/// that were read.
+const MAX_MAPPED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Fewer items than this are read by system calls, which costs no more than getting ready to read a map.
+pub(super) const FEW: usize = 4;
+
+/// So many entries before its turn, an entry is asked for.
+const ENTRIES_AHEAD: usize = 16;
 
 /// A table read fetches the entries between two wanted ones along with them when they span at most this many bytes.
 const NEAR: u64 = 4096;
@@ -57,6 +68,8 @@ pub(crate) struct Files {
     writable: bool,
     maker: Maker,
     open: Mutex<LruCache<Part, Arc<dyn StoreFile>>>,
+    /// `None` for a file that cannot be mapped.
+    mapped: Mutex<LruCache<Part, Option<Arc<Mapped>>>>,
 }
 
 impl Files {
@@ -68,6 +81,7 @@ impl Files {
             writable,
             maker: Maker::here(),
             open: Mutex::new(LruCache::new(MAX_OPEN)),
+            mapped: Mutex::new(LruCache::new(MAX_MAPPED)),
         }
     }
 
@@ -93,6 +107,31 @@ impl Files {
         let file = self.open(part)?;
         open.put(part, file.clone());
         Ok(file)
+    }
+
+    /// The first `len` bytes of an existing part as memory, which has to be the same length each time. `None` where they
+    /// can only be read by system calls.
+    pub(crate) fn mapped(&self, part: Part, len: u64) -> Result<Option<Arc<Mapped>>> {
+        // A forked child finds the lock taken, perhaps for good, and does without.
+        let Some(mut mapped) = self.maker.lock(&self.mapped) else { return Ok(None) };
+        if let Some(map) = mapped.get(&part) {
+            return Ok(map.clone());
+        }
+        let map = self.get(part)?.map(len).map(Arc::new);
+        mapped.put(part, map.clone());
+        Ok(map)
+    }
+
+    /// Has the system forget what it has of all parts in the page cache.
+    pub(crate) fn forget(&self) -> Result<()> {
+        // What is mapped stays.
+        if let Some(mut mapped) = self.maker.lock(&self.mapped) {
+            mapped.clear();
+        }
+        for part in self.parts()? {
+            self.open(part)?.forget();
+        }
+        Ok(())
     }
 
     fn open(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
@@ -146,21 +185,83 @@ impl Files {
         Error::corrupt(self.path(Part::Segment(segment)), offset, reason).at_record(index)
     }
 
-    /// Reads the table entries `indices` in any order, merging reads of near ones. They are decoded, not validated.
+    /// Has the disk read what `entries` will want, all at once.
+    pub(crate) fn will_need_entries(&self, indices: &[u64], segment_entries: u64) {
+        let mut pages: Vec<(u64, u64)> = indices
+            .iter()
+            .map(|&index| (index / segment_entries, (index % segment_entries) * ENTRY_LEN as u64 / NEAR))
+            .collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for (segment, page) in pages {
+            // What cannot be opened is told when it is read.
+            if let Some(file) = u32::try_from(segment).ok().and_then(|n| self.get(Part::Segment(n)).ok()) {
+                file.will_need(page * NEAR, NEAR);
+            }
+        }
+    }
+
+    /// Reads the table entries `indices`, in any order. They are decoded, not validated.
     pub(crate) fn entries(&self, indices: &[u64], segment_entries: u64) -> Result<Vec<Entry>> {
-        let mut out = Vec::with_capacity(indices.len());
-        read_near::<ENTRY_LEN>(
-            indices,
-            segment_entries,
-            |first, bytes| {
-                let segment = u32::try_from(first / segment_entries);
-                let part = Part::Segment(segment.map_err(|_| Error::Full { path: self.dir.clone() })?);
-                let at = (first % segment_entries) * ENTRY_LEN as u64;
-                read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")
+        let mut entries = Vec::with_capacity(indices.len());
+        let segment = |index: u64| Ok(Part::Segment(u32::try_from(index / segment_entries).map_err(|_| self.full())?));
+        let mut rest = indices;
+        while let Some(&first) = rest.first() {
+            let file = first / segment_entries;
+            let same = rest.iter().take_while(|&&i| i / segment_entries == file).count();
+            let (run, others) = rest.split_at(same);
+            let before = entries.len();
+            if !self.mapped_entries(segment(first)?, run, segment_entries, &mut entries)? {
+                entries.truncate(before);
+                read_near::<ENTRY_LEN>(
+                    run,
+                    segment_entries,
+                    |first, bytes| {
+                        let (part, at) = (segment(first)?, (first % segment_entries) * ENTRY_LEN as u64);
+                        read_exact_at(&*self.get(part)?, &self.path(part), bytes, at, "the record table")
+                    },
+                    |bytes| entries.push(Entry::decode(bytes)),
+                )?;
+            }
+            rest = others;
+        }
+        Ok(entries)
+    }
+
+    /// Reads entries of one segment as memory; `false` where that is not possible, with some of them read.
+    fn mapped_entries(
+        &self,
+        part: Part,
+        indices: &[u64],
+        segment_entries: u64,
+        entries: &mut Vec<Entry>,
+    ) -> Result<bool> {
+        if indices.len() < FEW {
+            return Ok(false);
+        }
+        let Some(map) = self.mapped(part, segment_entries * ENTRY_LEN as u64)? else { return Ok(false) };
+        let file = self.get(part)?;
+        let at = |index: u64| (index % segment_entries) * ENTRY_LEN as u64;
+        let read = map.read(
+            || file.size(),
+            |view| {
+                let mut bytes = [0; ENTRY_LEN];
+                let coming = indices.iter().skip(ENTRIES_AHEAD).map(Some).chain(std::iter::repeat(None));
+                indices.iter().zip(coming).all(|(&index, coming)| {
+                    if let Some(&coming) = coming {
+                        view.prefetch(at(coming), ENTRY_LEN);
+                    }
+                    let there = view.copy(at(index), &mut bytes);
+                    entries.push(Entry::decode(&bytes));
+                    there
+                })
             },
-            |bytes| out.push(Entry::decode(bytes)),
-        )?;
-        Ok(out)
+        );
+        Ok(read == Ok(true))
+    }
+
+    fn full(&self) -> Error {
+        Error::Full { path: self.dir.clone() }
     }
 }
 

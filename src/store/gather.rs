@@ -1,17 +1,13 @@
 //! Gather: records at given indices into the caller's buffer, in parallel where that pays.
 
+use super::Store;
+use super::fetch::Fetch;
 use super::files::Part;
-use super::sums::{self, Match};
-use super::{Files, Store};
-use crate::codec::Decoder;
 use crate::error::{Error, Result};
 use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
 use crate::pool::pool;
-use crate::storage::{StoreFile, read_exact_at};
-use std::cell::RefCell;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use crate::storage::read_exact_at;
 
 /// Below this many bytes a batch is gathered by the caller alone: waking other threads would cost more than it saves.
 /// Decoding does more work a byte than copying, so it is shared out earlier.
@@ -22,13 +18,8 @@ fn worth_sharing(codec: Codec) -> u64 {
     }
 }
 
-thread_local! {
-    /// Stored bytes on their way to the decoder. Kept from record to record, dropped when it grew beyond [`KEEP`].
-    static STORED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A thread keeps at most this much room for stored bytes between records.
-const KEEP: usize = 8 << 20;
+/// Up to this length, a piece of a raw record is compared with the whole record's checksum.
+const CHECKED_WHOLE: u64 = 64 << 10;
 
 /// Up to this length, decoding a record whole costs no more than setting up to decode its start.
 const SMALL_HEAD: usize = 64 << 10;
@@ -45,12 +36,12 @@ pub(crate) enum Threads {
 }
 
 /// One record to read and the place in the destination that it goes to.
-struct Task<'a> {
-    index: u64,
-    entry: Entry,
+pub(super) struct Task<'a> {
+    pub(super) index: u64,
+    pub(super) entry: Entry,
     /// The checksum that the record must have, or [`NO_SUM`].
-    sum: u32,
-    dst: &'a mut [u8],
+    pub(super) sum: u32,
+    pub(super) dst: &'a mut [u8],
 }
 
 impl Store {
@@ -75,8 +66,7 @@ impl Store {
             return Err(Error::invalid(format!("{} indices with {} offsets", indices.len(), offsets.len())));
         }
         let entries = self.entries(indices)?;
-        let mut tasks = places(indices, &entries, dst, offsets)?;
-        self.run(&mut tasks, Threads::All)
+        self.run(places(indices, &entries, dst, offsets)?, Threads::All)
     }
 
     /// Reads the records `indices` one after the other into a buffer of their own; returns it and the offset of each.
@@ -113,8 +103,7 @@ impl Store {
             offsets.push(total);
         }
         let dst = room(&offsets)?;
-        let mut tasks = places(indices, &entries, dst, &offsets[..entries.len()])?;
-        self.run(&mut tasks, threads)?;
+        self.run(places(indices, &entries, dst, &offsets[..entries.len()])?, threads)?;
         Ok(offsets)
     }
 
@@ -125,14 +114,15 @@ impl Store {
     pub fn read(&self, index: u64) -> Result<Vec<u8>> {
         let entry = self.entry(index)?;
         let mut dst = vec![0; entry.logic_length as usize];
-        self.run(&mut [Task { index, entry, sum: NO_SUM, dst: &mut dst }], Threads::All)?;
+        self.run(vec![Task { index, entry, sum: NO_SUM, dst: &mut dst }], Threads::All)?;
         Ok(dst)
     }
 
     /// Reads record `index` from its byte `offset` until `dst` is full or the record ends; returns the bytes read.
     ///
-    /// A raw record is read in place, and not compared with its checksum unless it is read whole; a compressed one is decoded whole, so callers that read large ones in pieces
-    /// keep what they decoded (see [`crate::cache`]).
+    /// A raw record is read in place; where checksums are compared, it is read whole if it is small (64 KiB), and not compared
+    /// if it is not. A compressed one is decoded whole, so callers that read large ones in pieces keep what they decoded (see
+    /// [`crate::cache`]).
     ///
     /// # Errors
     /// As [`gather`](Store::gather).
@@ -145,8 +135,8 @@ impl Store {
             return Ok(0);
         }
         if n as u64 == length {
-            self.run(&mut [Task { index, entry, sum: NO_SUM, dst }], Threads::All)?;
-        } else if self.codec() == Codec::Raw {
+            self.run(vec![Task { index, entry, sum: NO_SUM, dst }], Threads::All)?;
+        } else if self.codec() == Codec::Raw && !(self.verify_on_read && length <= CHECKED_WHOLE) {
             let part = Part::Chunk(entry.chunk_id);
             let at = u64::from(entry.offset) + offset;
             read_exact_at(&*self.files.get(part)?, &self.files.path(part), dst, at, "the record")
@@ -189,8 +179,9 @@ impl Store {
     }
 
     /// Runs the tasks, shared out to all cores when there is enough to do and `threads` allows it.
-    fn run(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
+    fn run(&self, mut tasks: Vec<Task<'_>>, threads: Threads) -> Result<()> {
         let codec = self.codec();
+        let repeats = if codec == Codec::Raw { Vec::new() } else { take_repeats(&mut tasks) };
         if self.verify_on_read && self.sums.is_some() {
             let indices: Vec<u64> = tasks.iter().map(|t| t.index).collect();
             let sure_from = self.sure_from()?;
@@ -198,16 +189,49 @@ impl Store {
                 task.sum = if task.index < sure_from { NO_SUM } else { sum };
             }
         }
+        self.share_out(&mut tasks, threads)?;
+        if !repeats.is_empty() {
+            tasks.sort_unstable_by_key(|task| task.index);
+        }
+        for repeat in repeats {
+            if let Ok(k) = tasks.binary_search_by_key(&repeat.index, |task| task.index) {
+                repeat.dst.copy_from_slice(tasks[k].dst);
+            }
+        }
+        Ok(())
+    }
+
+    fn share_out(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
+        let fetch = Fetch::new(self, self.codec());
+        if tasks.len() < 2 {
+            return fetch.here(tasks);
+        }
+        fetch.begin(tasks);
         let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
-        let (files, decoder) = (&self.files, &self.decoder);
-        if tasks.len() < 2 || threads == Threads::One || bytes < worth_sharing(codec) {
-            return run_here(files, decoder, codec, tasks);
+        if threads == Threads::One || bytes < worth_sharing(self.codec()) {
+            return fetch.here(tasks);
         }
         // A few shares a thread: small enough to even out records of different lengths.
         let pool = pool();
         let share = tasks.len().div_ceil(pool.threads() * 4);
-        pool.try_chunks(tasks, share, |share| run_here(files, decoder, codec, share))
+        pool.try_chunks(tasks, share, |share| fetch.here(share))
     }
+}
+
+/// Takes out the tasks whose record another one reads, too, and sorts both kinds by index: what costs decoding is decoded
+/// once.
+fn take_repeats<'a>(tasks: &mut Vec<Task<'a>>) -> Vec<Task<'a>> {
+    tasks.sort_unstable_by_key(|task| task.index);
+    if tasks.windows(2).all(|pair| pair[0].index != pair[1].index) {
+        return Vec::new();
+    }
+    let (mut firsts, mut repeats) = (Vec::with_capacity(tasks.len()), Vec::new());
+    for task in tasks.drain(..) {
+        let known = firsts.last().is_some_and(|first: &Task<'_>| first.index == task.index);
+        if known { &mut repeats } else { &mut firsts }.push(task);
+    }
+    *tasks = firsts;
+    repeats
 }
 
 /// Cuts `dst` into one place a record. Safe by construction: places that overlap are refused.
@@ -236,54 +260,4 @@ fn places<'a>(indices: &[u64], entries: &[Entry], dst: &'a mut [u8], offsets: &[
         (rest, start) = (tail, offset + u64::from(entry.logic_length));
     }
     Ok(tasks)
-}
-
-/// Reads and decodes the tasks one after the other on this thread.
-fn run_here(files: &Files, decoder: &Decoder, codec: Codec, tasks: &mut [Task<'_>]) -> Result<()> {
-    // Records of a batch are mostly in the same chunk: its handle and its name are looked up once.
-    let mut last: Option<(Part, Arc<dyn StoreFile>, PathBuf)> = None;
-    for task in tasks {
-        let part = Part::Chunk(task.entry.chunk_id);
-        let (_, file, path) = match &mut last {
-            Some(same) if same.0 == part => &*same,
-            other => other.insert((part, files.get(part)?, files.path(part))),
-        };
-        let at = u64::from(task.entry.offset);
-        let read = |buf: &mut [u8]| read_exact_at(&**file, path, buf, at, "the record");
-        let done = match codec {
-            Codec::Raw => read(task.dst).and_then(|()| match task.sum {
-                NO_SUM => Ok(()),
-                stored => match sums::compare(stored, sums::sum(task.dst)) {
-                    Match::No => Err(sums::mismatch(path, at)),
-                    Match::Yes | Match::Unknown => Ok(()),
-                },
-            }),
-            Codec::Zstd | Codec::ZstdDict => STORED.with_borrow_mut(|stored| {
-                let n = task.entry.phys_length as usize;
-                if stored.len() < n {
-                    // Reserved in step with what the file really holds, not with what the entry claims.
-                    grow(stored, n, &**file, path, at)?;
-                }
-                read(&mut stored[..n])?;
-                let decoded = decoder.decode(&stored[..n], task.dst);
-                if stored.len() > KEEP {
-                    *stored = Vec::new();
-                }
-                decoded.map_err(|reason| Error::corrupt(path, at, reason))
-            }),
-        };
-        done.map_err(|e| e.at_record(task.index))?;
-    }
-    Ok(())
-}
-
-/// Grows the buffer for stored bytes to `n`, after checking that the chunk file holds so many from `at`.
-fn grow(stored: &mut Vec<u8>, n: usize, file: &dyn StoreFile, path: &Path, at: u64) -> Result<()> {
-    let end = at.saturating_add(n as u64);
-    let have = file.size().map_err(Error::io("stat", path))?;
-    if have < end {
-        return Err(Error::corrupt(path, have, format!("the file ends here, but the record reaches to byte {end}")));
-    }
-    stored.resize(n, 0);
-    Ok(())
 }

@@ -12,6 +12,8 @@
 use super::files::{Files, Part};
 use crate::error::{Error, Result};
 use crate::storage::StoreFile;
+use rustix::io::Errno;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,13 +34,15 @@ impl InUse {
     /// Registers a user of the store.
     ///
     /// # Errors
-    /// [`Error::Locked`] while another process deletes or compacts.
+    /// [`Error::Locked`] while another process deletes or compacts; [`Error::Io`] if the lock fails otherwise than for want
+    /// of locks: to go on without it would let a deletion pass under a reader.
     pub(super) fn register(files: &Files) -> Result<Self> {
         let path = files.dir();
         let dir = files.storage().open_dir(path).map_err(Error::io("open", path))?;
         match dir.try_lock(false) {
             Ok(true) => Ok(InUse { dir, locks: true }),
             Ok(false) => Err(locked(files, "being changed in place", &*dir)),
+            Err(e) if !has_none(&e) => Err(Error::io("lock", path)(e)),
             Err(e) => {
                 log::warn!(
                     "{} cannot be locked ({e}): nothing keeps others from changing it meanwhile",
@@ -66,6 +70,13 @@ impl InUse {
         lock(false)?;
         Err(error)
     }
+}
+
+/// Whether an error says that the file system has no locks, or none for directories (NFS makes them of locks that need
+/// write access).
+fn has_none(e: &io::Error) -> bool {
+    const NONE: [Errno; 6] = [Errno::NOLCK, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::BADF, Errno::ISDIR];
+    Errno::from_io_error(e).is_some_and(|e| NONE.contains(&e))
 }
 
 /// Takes the writer's lock on `meta`.

@@ -9,8 +9,12 @@ mod crash_tests;
 mod delete;
 #[cfg(feature = "capi")]
 mod empty;
+mod encoded;
 #[cfg(test)]
 mod fault_tests;
+mod fetch;
+#[cfg(test)]
+mod fetch_tests;
 mod files;
 mod gather;
 #[cfg(test)]
@@ -48,7 +52,8 @@ use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
-use files::{Files, Part};
+use fetch::Place;
+use files::{FEW, Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
@@ -183,6 +188,7 @@ impl OpenOptions {
             deleted,
             sums,
             verify_on_read,
+            place: Place::default(),
             _in_use: in_use,
         })
     }
@@ -224,6 +230,7 @@ pub struct Store {
     /// The checksums of a raw store that has some.
     sums: Option<Sums>,
     verify_on_read: bool,
+    place: Place,
     _in_use: InUse,
 }
 
@@ -428,6 +435,9 @@ impl Store {
         let header = self.header();
         if let Some(&index) = indices.iter().find(|&&i| i >= header.length) {
             return Err(Error::OutOfRange { index, length: header.length });
+        }
+        if indices.len() >= FEW && self.place.is_cold() {
+            self.files.will_need_entries(indices, self.layout.segment_entries);
         }
         let mut entries = self.files.entries(indices, self.layout.segment_entries)?;
         if !self.moved.is_empty() {

@@ -1,6 +1,7 @@
 //! One writer for many threads.
 
-use super::append::{Encoded, ROUND, Writer, check_lengths, shares};
+use super::append::{ROUND, Writer, check_lengths};
+use super::encoded::{Encoded, shares};
 use crate::codec::Encoder;
 use crate::error::Result;
 use crate::fork::Maker;

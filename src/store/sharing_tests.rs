@@ -190,3 +190,28 @@ fn without_locks_a_store_is_read_with_a_warning() {
     let about = |text: &&String| text.starts_with("unlockable cannot be locked (No locks available");
     assert_eq!(warned.iter().filter(about).count(), 1, "{warned:?}");
 }
+
+/// A lock that cannot be had for a fault of the disk is not taken for a file system without locks.
+#[test]
+fn no_fault_lets_a_deletion_pass_under_a_reader() {
+    let sim = Sim::new();
+    let options = || WriterOptions::new(Codec::Raw).storage(Arc::new(sim.clone()));
+    let mut writer = options().create("./s").unwrap();
+    writer.append(&[b"one", b"two"]).unwrap();
+    writer.close().unwrap();
+    let reader = OpenOptions::new().storage(Arc::new(sim.clone())).open("./s").unwrap();
+    for at in 0.. {
+        sim.fail(at, Fault::Errno(rustix::io::Errno::IO.raw_os_error()));
+        let writer = options().open("./s");
+        let hit = sim.failed();
+        sim.heal();
+        if let Ok(mut writer) = writer {
+            let deleted = writer.delete(&[0]);
+            assert!(matches!(deleted, Err(Error::Locked { .. })), "{at}, {hit:?}: {deleted:?}");
+        }
+        if hit.is_none() {
+            break;
+        }
+    }
+    assert_eq!(reader.read(0).unwrap(), b"one");
+}

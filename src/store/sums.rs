@@ -10,7 +10,6 @@ use super::read_header;
 use crate::error::{Error, Result};
 use crate::format::sums::{HEAD_LEN, Head, NO_SUM, SUM_LEN, offset_of, sum_of};
 use crate::format::{META_FILE, SUMS_FILE};
-use crate::pool::pool;
 use crate::storage::{StoreFile, read_at_most, write_all_at};
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
@@ -26,8 +25,6 @@ const LEASE: Duration = Duration::from_secs(60);
 /// It says so again when less than this is left.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Below this many bytes, the sums of a batch are made by the caller alone.
-const WORTH_SHARING: usize = 1 << 20;
 /// A record's bytes are read in pieces of this length to be summed.
 const PIECE: usize = 1 << 20;
 
@@ -207,16 +204,6 @@ fn read_head(file: &dyn StoreFile, path: &Path) -> Result<Option<Head>> {
 /// The sum of a record.
 pub(super) fn sum(record: &[u8]) -> u32 {
     sum_of(crc32fast::hash(record))
-}
-
-/// Whether making the sums of a batch is worth another thread.
-pub(super) fn worth_sharing(records: &[&[u8]]) -> bool {
-    records.iter().map(|r| r.len()).sum::<usize>() >= WORTH_SHARING
-}
-
-/// The sums of a batch, made on all cores where that pays.
-pub(super) fn sums(records: &[&[u8]]) -> Vec<u32> {
-    if worth_sharing(records) { pool().map(records, |r| sum(r)) } else { records.iter().map(|r| sum(r)).collect() }
 }
 
 /// The sum of `length` bytes at `offset` of a chunk. Memory does not grow with the record.

@@ -12,7 +12,7 @@ fn dict(records: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Records that resemble each other, so that a dictionary can be trained on them.
-fn samples(n: usize) -> Vec<Vec<u8>> {
+pub(super) fn samples(n: usize) -> Vec<Vec<u8>> {
     (0..n).map(|i| format!("record {i} of a kind, with value {} and tail {}", i * 7919, i % 13).into_bytes()).collect()
 }
 
@@ -21,7 +21,7 @@ fn options(codec: Codec, layout: Layout) -> WriterOptions {
     if codec == Codec::ZstdDict { options.level(Some(3)).dict(dict(&samples(500))) } else { options }
 }
 
-fn write(path: &Path, codec: Codec, layout: Layout, batches: &[&[Vec<u8>]]) {
+pub(super) fn write(path: &Path, codec: Codec, layout: Layout, batches: &[&[Vec<u8>]]) {
     let mut writer = options(codec, layout).create(path).unwrap();
     for batch in batches {
         let records: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();

@@ -3,6 +3,7 @@
 //! A panic in an operation becomes `EIO` and a line in the log; it never ends the mount.
 
 use crate::errno::Errno;
+use crate::follow::Follower;
 use crate::fs::{Attr, Fs, Kind, NAME_MAX, Statfs};
 use crate::timing::Op;
 use fuser::{
@@ -30,6 +31,7 @@ thread_local! {
 #[derive(Debug)]
 pub struct Adaptor {
     fs: Arc<Fs>,
+    follower: Follower,
     /// The kernel answers opens itself, and keeps pages, once told `ENOSYS`.
     no_open: bool,
     no_opendir: bool,
@@ -38,7 +40,7 @@ pub struct Adaptor {
 impl Adaptor {
     /// An adaptor that serves `fs`.
     pub fn new(fs: Arc<Fs>) -> Self {
-        Adaptor { fs, no_open: false, no_opendir: false }
+        Adaptor { fs, follower: Follower::default(), no_open: false, no_opendir: false }
     }
 
     /// Runs an operation and counts it; a panic in it is an `EIO`.
@@ -117,21 +119,24 @@ impl Filesystem for Adaptor {
         Ok(())
     }
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Lookup, parent.0, || self.fs.lookup(parent.0, name.as_bytes())) {
             Ok(attr) => reply.entry(&attr.ttl, &file_attr(&attr), Generation(0)),
             Err(e) => reply.error(e),
         }
     }
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Getattr, ino.0, || self.fs.getattr(ino.0)) {
             Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
             Err(e) => reply.error(e),
         }
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Readlink, ino.0, || self.fs.readlink(ino.0)) {
             Ok(target) => reply.data(&target),
             Err(e) => reply.error(e),
@@ -148,7 +153,7 @@ impl Filesystem for Adaptor {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -157,6 +162,7 @@ impl Filesystem for Adaptor {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.follower.served(req.pid(), size as usize);
         REPLY.with_borrow_mut(|buffer| {
             let size = size as usize;
             if buffer.len() < size {
@@ -190,7 +196,8 @@ impl Filesystem for Adaptor {
         }
     }
 
-    fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+    fn readdir(&self, req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        self.follower.served(req.pid(), 0);
         let list = || {
             self.fs.readdir(ino.0, offset, &mut |e| {
                 reply.add(INodeNo(e.attr.ino), e.next, file_type(e.attr.kind), OsStr::from_bytes(e.name))
@@ -202,7 +209,8 @@ impl Filesystem for Adaptor {
         }
     }
 
-    fn readdirplus(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+    fn readdirplus(&self, req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        self.follower.served(req.pid(), 0);
         let list = || {
             self.fs.readdirplus(ino.0, offset, &mut |e| {
                 let (name, attr) = (OsStr::from_bytes(e.name), file_attr(&e.attr));
@@ -222,7 +230,8 @@ impl Filesystem for Adaptor {
         }
     }
 
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Getxattr, ino.0, || self.fs.getxattr(ino.0, name.as_bytes())) {
             // Whoever has no room yet asks for the length first.
             Ok(value) if size == 0 => reply.size(value.len() as u32),
@@ -232,7 +241,8 @@ impl Filesystem for Adaptor {
         }
     }
 
-    fn listxattr(&self, _req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Listxattr, ino.0, || self.fs.listxattr()) {
             Ok(names) if size == 0 => reply.size(names.len() as u32),
             Ok(names) => reply.data(names),
@@ -247,7 +257,7 @@ impl Filesystem for Adaptor {
 
     fn ioctl(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         _flags: IoctlFlags,
@@ -256,6 +266,7 @@ impl Filesystem for Adaptor {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
+        self.follower.served(req.pid(), 0);
         match self.guarded(Op::Ioctl, ino.0, || self.fs.ioctl(ino.0, command, data)) {
             Ok(()) => reply.ioctl(0, &[]),
             Err(e) => reply.error(e),

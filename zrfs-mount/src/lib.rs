@@ -1,15 +1,16 @@
 //! `zrfs-mount`: a zrfs store or dataset as ordinary read-only files.
 //!
 //! [`fs`] is the file system in plain types, [`namespace`] the arithmetic of its inodes, [`names`] and [`png`] what files
-//! it makes of records, [`fuse`] the adaptor to the kernel, [`timing`] what it counts, [`ahead`] what is done before readers
-//! ask, [`session`] the life of a mount with [`mountpoint`], [`mounting`], [`background`], [`notify`] and [`watch`],
-//! [`cli`], [`options`] and [`run`](mod@run) what the user asks for.
+//! it makes of records, [`fuse`] the adaptor to the kernel, [`timing`] what it counts, [`ahead`] what is done before
+//! readers ask, [`follow`] where it runs, [`session`] the life of a mount with [`mountpoint`], [`mounting`],
+//! [`background`], [`notify`] and [`watch`], [`cli`], [`options`] and [`run`](mod@run) what the user asks for.
 #![forbid(unsafe_code)]
 
 pub mod ahead;
 pub mod background;
 pub mod cli;
 pub mod errno;
+pub mod follow;
 pub mod fs;
 pub mod fuse;
 pub mod mounting;

@@ -84,7 +84,7 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     };
     options.notes.iter().cloned().for_each(&mut note);
     let store = request.store.canonicalize().map_err(|e| format!("{}: {e}", request.store.display()))?;
-    let source = Source::open(&store).map_err(|e| e.to_string())?;
+    let source = Source::open_checked(&store).map_err(|e| e.to_string())?;
     let mountpoint = mountpoint::check(&request.mountpoint, &store, options.nonempty, &mut note)?;
     let fs = Arc::new(Fs::new(source, fs_options(request))?);
 
@@ -110,6 +110,8 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     // No directory is kept from being unmounted or removed by this process; every path is absolute from here on.
     rustix::process::chdir("/").map_err(|e| unmount_after(format!("cannot change to /: {e}")))?;
 
+    // Before any thread that serves is bound to one processor, which a thread started by it would be, too.
+    log::info!("work is shared out on {} threads", zrfs::threads());
     let end = events.clone();
     let server = std::thread::Builder::new().name("session".into()).spawn(move || {
         let _ = events.send(Event::Ended(session.run()));
