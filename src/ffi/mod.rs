@@ -1,7 +1,7 @@
 //! The C library: the functions of loaderx's two shared objects (`zr_*` and `cinit` to `cdeinit`), and our own
 //! (`zrfs_*`). `include/zrfs.h` declares them, `docs/C.md` says how they are used.
 //!
-//! This is the one place with `unsafe` code, and it is only in what a C function has to do with its caller's pointers:
+//! There is `unsafe` code here, but only in what a C function has to do with its caller's pointers:
 //! the work is done by the engine. Each function
 //! - turns what it is given into Rust's types first (`memory`), so that null, misaligned and impossible arguments are
 //!   codes;
