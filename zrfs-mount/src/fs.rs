@@ -32,6 +32,7 @@ mod xattr;
 
 pub use attr::{Attr, Kind};
 pub use counters::Counters;
+pub use read::Answer;
 
 use crate::ahead::Ahead;
 use crate::errno::{Errno, errno};

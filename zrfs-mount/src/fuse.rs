@@ -221,8 +221,8 @@ impl Filesystem for Adaptor {
             if buffer.len() < size {
                 buffer.resize(size, 0);
             }
-            match self.guarded(Op::Read, ino.0, || self.fs.read(ino.0, offset, &mut buffer[..size])) {
-                Ok(n) => reply.data(&buffer[..n]),
+            match self.guarded(Op::Read, ino.0, || self.fs.answer(ino.0, offset, &mut buffer[..size])) {
+                Ok(answer) => reply.data(answer.bytes(buffer)),
                 Err(e) => reply.error(e),
             }
         });

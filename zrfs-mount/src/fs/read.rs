@@ -3,7 +3,8 @@
 use super::{Failure, Fs};
 use crate::ahead::order::Space;
 use crate::errno::Errno;
-use crate::namespace::Node;
+use crate::namespace::{Node, Part};
+use std::ops::Range;
 use std::sync::Arc;
 use zrfs::format::Codec;
 use zrfs::tree::NodeKind;
@@ -18,7 +19,41 @@ pub(super) enum Via {
     Ahead,
 }
 
+/// The bytes that a read gives.
+#[derive(Debug)]
+pub enum Answer {
+    /// So many, at the start of the buffer that was given.
+    InBuffer(usize),
+    /// Those of a batch, where they are.
+    Shared(Arc<Vec<u8>>, Range<usize>),
+}
+
+impl Answer {
+    /// The bytes; `buffer` is the one that was given.
+    pub fn bytes<'a>(&'a self, buffer: &'a [u8]) -> &'a [u8] {
+        match self {
+            Answer::InBuffer(n) => buffer.get(..*n),
+            Answer::Shared(bytes, range) => bytes.get(range.clone()),
+        }
+        .unwrap_or_default()
+    }
+}
+
 impl Fs {
+    /// The same as [`read`](Fs::read), but a part of a batch that is in memory is not copied to `dst`.
+    ///
+    /// # Errors
+    /// As [`read`](Fs::read).
+    pub fn answer(&self, ino: u64, offset: u64, dst: &mut [u8]) -> Result<Answer, Errno> {
+        let Ok(Node::BatchFile(s, batch, Part::Values)) = self.node(ino) else {
+            return self.read(ino, offset, dst).map(Answer::InBuffer);
+        };
+        let answer = self.read_values(s, batch, offset, dst).map_err(|e| self.fail(ino, None, e))?;
+        self.counters.reads.add(1);
+        self.counters.read_bytes.add(answer.bytes(dst).len() as u64);
+        Ok(answer)
+    }
+
     /// Reads from byte `offset` of a file until `dst` is full or the file ends; returns the bytes read, 0 at or after
     /// the end.
     ///
@@ -68,7 +103,7 @@ impl Fs {
             Node::Info => Ok(copy_from(&self.info(), offset, dst)),
             Node::Stats => Ok(copy_from(&self.stats(), offset, dst)),
             Node::BatchIndices(batch) => self.read_indices(batch, offset, dst),
-            Node::BatchFile(s, batch, part) => self.read_batch(s, batch, part, offset, dst, via),
+            Node::BatchFile(s, batch, part) => self.read_batch(s, batch, part, offset, dst),
             Node::Control => Ok(0),
             Node::View(seal) => self.read_view(seal, offset, dst),
             Node::Spelled(id) => Ok(copy_from(self.read_spelled(id)?.as_bytes(), offset, dst)),

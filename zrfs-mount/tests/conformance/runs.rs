@@ -83,7 +83,7 @@ fn signals_are_the_commands() {
     let dir = place();
     for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1), ("USR1", 10)] {
         let script = format!(
-            "export TMPDIR={0}/tmp; env --default-signal=INT {1} run {0}/s -- bash -c 'trap \"cat \\$ZRFS_MOUNT/records/2; exit 3\" {signal}; echo ready; \
+            "rm -f {0}/out; export TMPDIR={0}/tmp; env --default-signal=INT {1} run {0}/s -- bash -c 'trap \"cat \\$ZRFS_MOUNT/records/2; exit 3\" {signal}; echo ready; \
              while :; do sleep 0.01; done' >{0}/out & pid=$!; until grep -q ready {0}/out; do sleep 0.01; done; \
              kill -{signal} $pid; wait $pid; echo $?; cat {0}/out",
             dir.path().display(),

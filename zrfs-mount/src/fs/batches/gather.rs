@@ -6,8 +6,8 @@ use super::packed::{MAX_PACKED, numbers};
 use super::table::Order;
 use crate::errno::Errno;
 use crate::fs::ahead::Loaded;
-use crate::fs::read::{Via, copy_from};
-use crate::fs::{Failure, Fs};
+use crate::fs::read::copy_from;
+use crate::fs::{Answer, Failure, Fs};
 use crate::namespace::{Batch, Node, Part};
 use std::sync::Arc;
 use zrfs::cache::Key;
@@ -78,7 +78,7 @@ impl Fs {
         Ok(self.file(s, batch, part)?.size()?)
     }
 
-    /// Reads a file of a batch, and takes note of who reads steps in order.
+    /// Reads a file of a batch.
     pub(in crate::fs) fn read_batch(
         &self,
         s: u16,
@@ -86,21 +86,67 @@ impl Fs {
         part: Part,
         offset: u64,
         dst: &mut [u8],
-        via: Via,
     ) -> Result<usize, Failure> {
-        let file = self.file(s, batch, part)?;
+        let file = match part {
+            Part::Values => {
+                let answer = self.read_values(s, batch, offset, dst)?;
+                return Ok(match answer {
+                    Answer::InBuffer(n) => n,
+                    Answer::Shared(bytes, range) => copy_from(&bytes[..range.end], range.start as u64, dst),
+                });
+            }
+            _ => self.file(s, batch, part)?,
+        };
+        if part == Part::Offsets {
+            Ok(copy_from(&self.offsets(&file)?, offset, dst))
+        } else {
+            self.read_shapes(&file, offset, dst)
+        }
+    }
+
+    /// Reads the values of a batch, and takes note of who reads steps in order. They are in `dst` or, so that they need not
+    /// be copied, in the cache.
+    pub(in crate::fs) fn read_values(
+        &self,
+        s: u16,
+        batch: Batch,
+        offset: u64,
+        dst: &mut [u8],
+    ) -> Result<Answer, Failure> {
+        let file = self.file(s, batch, Part::Values)?;
         let size = file.size()?;
         if offset >= size || dst.is_empty() {
-            return Ok(0);
+            return Ok(Answer::InBuffer(0));
         }
-        match part {
-            Part::Offsets => Ok(copy_from(&self.offsets(&file)?, offset, dst)),
-            Part::Shapes => self.read_shapes(&file, offset, dst),
-            Part::Values => {
-                if via == Via::Reader {
-                    self.note_step(s, &file.order, offset == 0, offset.saturating_add(dst.len() as u64) >= size);
+        let end = offset.saturating_add(dst.len() as u64).min(size);
+        self.note_step(s, &file.order, offset == 0, end == size);
+        let key = key(Node::BatchFile(s, batch, Part::Values));
+        if offset == 0
+            && end == size
+            && let Some(dst) = dst.get_mut(..size as usize)
+        {
+            // The kernel keeps it from here on.
+            if let Some(key) = key
+                && let Some(bytes) = self.cache.join(key)
+            {
+                let n = copy_from(&bytes, 0, dst);
+                drop(bytes);
+                self.cache.forget(key);
+                return Ok(Answer::InBuffer(n));
+            }
+            self.fill(&file, dst)?;
+            return Ok(Answer::InBuffer(dst.len()));
+        }
+        match key.zip(self.whole(&file, size)?) {
+            Some((key, bytes)) => {
+                if let Some(read) = self.table.read(key, offset, end, size) {
+                    self.cache.forget(read);
                 }
-                self.read_values(&file, size, offset, dst)
+                Ok(Answer::Shared(bytes, offset as usize..end as usize))
+            }
+            None => {
+                self.counters.batch_ranges.add(1);
+                Ok(Answer::InBuffer(self.read_range(&file, offset, dst)?))
             }
         }
     }
@@ -166,30 +212,6 @@ impl Fs {
             from += indices.len() as u64;
         }
         Ok(())
-    }
-
-    fn read_values(&self, file: &File<'_>, size: u64, offset: u64, dst: &mut [u8]) -> Result<usize, Failure> {
-        if offset == 0 && dst.len() as u64 >= size {
-            // The kernel keeps it from here on.
-            let dst = &mut dst[..size as usize];
-            if let Some(key) = key(Node::BatchFile(file.s, file.batch, Part::Values))
-                && let Some(bytes) = self.cache.join(key)
-            {
-                let n = copy_from(&bytes, 0, dst);
-                drop(bytes);
-                self.cache.forget(key);
-                return Ok(n);
-            }
-            self.fill(file, dst)?;
-            return Ok(dst.len());
-        }
-        match self.whole(file, size)? {
-            Some(bytes) => Ok(copy_from(&bytes, offset, dst)),
-            None => {
-                self.counters.batch_ranges.add(1);
-                self.read_range(file, offset, dst)
-            }
-        }
     }
 
     /// All of a file of values from the cache, gathered there if it has to be, by one thread however many ask. `None` where

@@ -10,11 +10,12 @@ use crate::namespace::{BATCH_STEPS, Batch, MAX_BATCH, Part, parse_index};
 use lru::LruCache;
 use rustix::io::Errno;
 use std::borrow::Borrow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use zrfs::Result;
+use zrfs::cache::Key;
 use zrfs::sampler::{Mode, Sampler, Spec};
 
 /// Specs that are remembered; of their steps, as many runs of [`BATCH_STEPS`].
@@ -23,6 +24,11 @@ const SPECS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 const LISTS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 /// Samplers that are kept, of 128 KiB each at most; others are made anew for each batch.
 const SAMPLERS: NonZeroUsize = NonZeroUsize::new(16).unwrap();
+/// Batches that were read to the end and are kept in the cache.
+const KEPT: usize = 2;
+/// Batches of which it is known what was read, and parts of each.
+const MAX_READING: usize = 64;
+const MAX_PARTS: usize = 32;
 /// Batches of mode `iid`, which replays what was drawn before, end with this draw: about a second's work.
 pub const MAX_DRAWS: u128 = 1 << 30;
 
@@ -143,6 +149,15 @@ impl Names {
     }
 }
 
+/// Batches in the cache whose bytes are being asked for.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The parts that were asked for, which do not touch each other.
+    parts: VecDeque<(Key, Vec<(u64, u64)>)>,
+    /// Those of which all was: what the kernel has now nobody else asks for, but for who reads past its page cache.
+    read: VecDeque<Key>,
+}
+
 /// All that is known of batches.
 #[derive(Debug)]
 pub struct Table {
@@ -150,6 +165,7 @@ pub struct Table {
     samplers: Mutex<LruCache<u64, Arc<Mutex<Sampler>>>>,
     /// Items of a file of values, or the dimensions of a file of shapes.
     sizes: Mutex<LruCache<(u16, Batch, Part), u64>>,
+    reading: Mutex<Reading>,
 }
 
 impl Default for Table {
@@ -159,6 +175,7 @@ impl Default for Table {
             names: Mutex::new(Names { next: 0, specs, runs, lists }),
             samplers: Mutex::new(LruCache::new(SAMPLERS)),
             sizes: Mutex::new(LruCache::new(LISTS)),
+            reading: Mutex::default(),
         }
     }
 }
@@ -275,6 +292,37 @@ impl Table {
         Ok(steps.min(most))
     }
 
+    /// Takes note that bytes of a batch in the cache were asked for; of the batches of which all were the last ones stay,
+    /// and one that need not is returned. Memory that was used lately is cheaper than what was never touched.
+    pub fn read(&self, key: Key, start: u64, end: u64, size: u64) -> Option<Key> {
+        let mut reading = lock(&self.reading);
+        let k = reading.parts.iter().position(|(k, _)| *k == key);
+        let (_, mut parts) = k.and_then(|k| reading.parts.remove(k)).unwrap_or_else(|| (key, Vec::new()));
+        let (mut start, mut end) = (start, end);
+        parts.retain(|&(a, b)| {
+            let apart = b < start || a > end;
+            if !apart {
+                (start, end) = (start.min(a), end.max(b));
+            }
+            apart
+        });
+        if (start, end) == (0, size) {
+            if !reading.read.contains(&key) {
+                reading.read.push_back(key);
+            }
+            return if reading.read.len() > KEPT { reading.read.pop_front() } else { None };
+        }
+        parts.push((start, end));
+        // Who reads here and there is left to the cache.
+        if parts.len() <= MAX_PARTS {
+            reading.parts.push_back((key, parts));
+        }
+        if reading.parts.len() > MAX_READING {
+            reading.parts.pop_front();
+        }
+        None
+    }
+
     /// A size that was found before, or is found now.
     pub fn size(&self, key: (u16, Batch, Part), find: impl FnOnce() -> Result<u64>) -> Result<u64> {
         if let Some(&size) = lock(&self.sizes).get(&key) {
@@ -307,6 +355,24 @@ mod tests {
         }
         assert_eq!(List::parse("1-18446744073709551615").unwrap().len, u64::MAX);
         assert_eq!(List::parse("1-18446744073709551615,3"), None, "more than 2^64");
+    }
+
+    #[test]
+    fn what_was_read_whole_need_not_be_kept() {
+        let table = Table::default();
+        // In any order, overlapping, and again.
+        for (start, end) in [(0, 10), (30, 40), (8, 20), (35, 40), (0, 10)] {
+            assert_eq!(table.read((1, 0), start, end, 40), None);
+        }
+        assert_eq!(table.read((1, 0), 20, 30, 40), None, "one that was read is kept");
+        assert_eq!(table.read((1, 1), 0, 40, 40), None);
+        assert_eq!(table.read((1, 1), 0, 40, 40), None);
+        assert_eq!(table.read((1, 2), 0, 40, 40), Some((1, 0)));
+        for k in 0..10_000u64 {
+            table.read((2, k % 100), k * 7919 % 1000 * 2, k * 7919 % 1000 * 2 + 1, 1 << 30);
+        }
+        let reading = table.reading.lock().unwrap();
+        assert!(reading.parts.len() <= MAX_READING && reading.parts.iter().all(|(_, parts)| parts.len() <= MAX_PARTS));
     }
 
     #[test]
