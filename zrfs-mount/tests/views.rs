@@ -57,12 +57,13 @@ fn dataset(dir: &Path) -> PathBuf {
 
 /// That a batch is what the streams have at these indices.
 #[track_caller]
-fn compare(batch: &Batch, streams: &[(&str, &Stream)], indices: &[u64]) {
+fn compare<S: AsRef<str>>(batch: &Batch, streams: &[(S, &Stream)], indices: &[u64]) {
     assert_eq!((batch.indices(), batch.parts().len()), (indices, streams.len()));
     for (part, (name, stream)) in batch.parts().iter().zip(streams) {
         let (want, mut offsets) = stream.store().gather_packed(indices).unwrap();
         offsets.push(want.len() as u64);
-        assert_eq!((part.name(), part.offsets()), (*name, &offsets[..]));
+        let name = name.as_ref();
+        assert_eq!((part.name(), part.offsets()), (name, &offsets[..]));
         assert!(part.bytes() == want, "stream {name}");
         assert_eq!(part.dtype(), stream.schema().map(|schema| &schema.dtype));
         for (k, &index) in indices.iter().enumerate() {
@@ -74,11 +75,13 @@ fn compare(batch: &Batch, streams: &[(&str, &Stream)], indices: &[u64]) {
     }
 }
 
-fn streams(source: &Source) -> Vec<(&str, &Stream)> {
-    match source {
-        Source::Store(stream) => vec![("s", stream)],
-        Source::Dataset(dataset) => dataset.streams().iter().map(|(name, stream)| (&name[..], stream)).collect(),
-    }
+/// The streams with their names.
+fn streams(source: &Source) -> Vec<(String, &Stream)> {
+    let streams = match source {
+        Source::Store(stream) => vec![&**stream],
+        Source::Dataset(dataset) => dataset.streams().iter().map(|(_, stream)| stream).collect(),
+    };
+    source.stream_names().into_iter().zip(streams).collect()
 }
 
 /// Random batches of a mount against the engine's, some larger than one call.
@@ -92,9 +95,9 @@ fn random_batches(mount: &client::Mount, source: &Source, rounds: usize) {
         let batch = mount.gather(&indices).unwrap();
         compare(&batch, &all, &indices);
         let one = random.below(all.len() as u64) as usize;
-        let (name, stream) = all[one];
+        let (name, stream) = &all[one];
         let of_one = mount.stream(name).unwrap().gather(&indices[..indices.len().min(300)]).unwrap();
-        compare(&of_one, &[(name, stream)], &indices[..indices.len().min(300)]);
+        compare(&of_one, &[(name, *stream)], &indices[..indices.len().min(300)]);
         // The first one is untouched by the second.
         compare(&batch, &all, &indices);
         let spec = format!("cyclic,batch={},seed={round},rank=1,world=3,tail=keep", 1 + n);
@@ -138,6 +141,40 @@ fn batches_equal_those_of_the_engine() {
         let mount = Mount::new(&path, &[]);
         random_batches(&client::Mount::open(mount.mountpoint()).unwrap(), &Source::open(&path).unwrap(), 9);
     }
+}
+
+/// Every codec and kind, as loaderx writes them.
+#[test]
+fn stores_of_loaderx_too() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/stores");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(golden).unwrap() {
+        let path = entry.unwrap().path();
+        let (mount, source) = (Mount::new(&path, &[]), Source::open(&path).unwrap());
+        let views = client::Mount::open(mount.mountpoint()).unwrap();
+        if source.is_empty() {
+            assert!(views.gather(&[]).unwrap().is_empty());
+            assert!(views.sample(&"cyclic,batch=4".parse().unwrap(), 0).is_err());
+        } else {
+            random_batches(&views, &source, 9);
+        }
+        seen += 1;
+    }
+    assert!(seen >= 6, "{seen}");
+}
+
+#[test]
+fn appended_records_are_gathered() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = store(&dir.path().join("s"), "zstd", &[b"zero".to_vec()]);
+    let mount = Mount::new(&dir.path().join("s"), &[]);
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    let before = views.fingerprint().unwrap();
+    assert!(views.gather(&[1]).is_err());
+    writer.append(&[b"one", b"two"]).unwrap();
+    writer.sync().unwrap();
+    wait_until("they are there", || views.gather(&[2, 0]).is_ok_and(|batch| batch.parts()[0].bytes() == b"twozero"));
+    assert!(views.records().unwrap() == 3 && views.fingerprint().unwrap() != before);
 }
 
 /// What the next test runs in a network of its own, where the mount's socket can't be reached.
