@@ -105,7 +105,7 @@ def write(run):
         report.table(results, "zstd_dict", lambda size: limit(run, "zstd_dict", size)),
         "By the order of the indices:",
         orders(run),
-        "Appending raw records in calls of 16 MiB, without a sync unless it says so; the ratio is to plain writes:",
+        "Appending 64 MiB of raw records in calls of 16 MiB, without a sync unless it says so; the ratio is to plain writes:",
         report.table(results, "append raw", lambda _: "plain writes of 4 MiB"),
         "Appending with zstd, level 3:",
         report.table(
