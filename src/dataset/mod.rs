@@ -71,8 +71,8 @@ impl Source {
         Self::open_with(&OpenOptions::new(), path)
     }
 
-    /// The same, where raw records are compared with their checksums when they are read whole: for what copies them or says
-    /// what they are.
+    /// The same, where raw records are compared with their checksums when they are read whole: for what copies them, shows
+    /// them as files, or says what they are.
     ///
     /// # Errors
     /// As [`open`](Source::open).

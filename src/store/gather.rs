@@ -18,6 +18,9 @@ fn worth_sharing(codec: Codec) -> u64 {
     }
 }
 
+/// Up to this length, a piece of a raw record is compared with the whole record's checksum.
+const CHECKED_WHOLE: u64 = 64 << 10;
+
 /// Up to this length, decoding a record whole costs no more than setting up to decode its start.
 const SMALL_HEAD: usize = 64 << 10;
 /// Holds the header of a zstd frame and its first block, which makes up to 128 KiB of the record.
@@ -117,8 +120,9 @@ impl Store {
 
     /// Reads record `index` from its byte `offset` until `dst` is full or the record ends; returns the bytes read.
     ///
-    /// A raw record is read in place, and not compared with its checksum unless it is read whole; a compressed one is decoded whole, so callers that read large ones in pieces
-    /// keep what they decoded (see [`crate::cache`]).
+    /// A raw record is read in place; where checksums are compared, it is read whole if it is small (64 KiB), and not compared
+    /// if it is not. A compressed one is decoded whole, so callers that read large ones in pieces keep what they decoded (see
+    /// [`crate::cache`]).
     ///
     /// # Errors
     /// As [`gather`](Store::gather).
@@ -132,7 +136,7 @@ impl Store {
         }
         if n as u64 == length {
             self.run(vec![Task { index, entry, sum: NO_SUM, dst }], Threads::All)?;
-        } else if self.codec() == Codec::Raw {
+        } else if self.codec() == Codec::Raw && !(self.verify_on_read && length <= CHECKED_WHOLE) {
             let part = Part::Chunk(entry.chunk_id);
             let at = u64::from(entry.offset) + offset;
             read_exact_at(&*self.files.get(part)?, &self.files.path(part), dst, at, "the record")

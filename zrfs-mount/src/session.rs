@@ -84,7 +84,7 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
     };
     options.notes.iter().cloned().for_each(&mut note);
     let store = request.store.canonicalize().map_err(|e| format!("{}: {e}", request.store.display()))?;
-    let source = Source::open(&store).map_err(|e| e.to_string())?;
+    let source = Source::open_checked(&store).map_err(|e| e.to_string())?;
     let mountpoint = mountpoint::check(&request.mountpoint, &store, options.nonempty, &mut note)?;
     let fs = Arc::new(Fs::new(source, fs_options(request))?);
 

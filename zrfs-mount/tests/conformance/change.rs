@@ -64,9 +64,15 @@ fn deleting_and_compacting_are_refused_while_mounted() {
 /// tfds#3330: one flipped bit is an error of that record only; the log names it once, and says what is wrong.
 #[test]
 fn tfds3330_a_damaged_record_is_eio_alone_and_named_in_the_log() {
+    damaged("zstd");
+    // Of a raw one the checksum tells.
+    damaged("raw");
+}
+
+fn damaged(codec: &str) {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("s");
-    drop(store(&path, "zstd", &(0..40).map(|i| bytes(i, 20_000)).collect::<Vec<_>>()));
+    store(&path, codec, &(0..40).map(|i| bytes(i, 20_000)).collect::<Vec<_>>()).close().unwrap();
     let entry = zrfs::Store::open(&path).unwrap().entry(17).unwrap();
     let chunk = std::fs::File::options().read(true).write(true).open(path.join("0.chunk")).unwrap();
     let (mut byte, at) = ([0], u64::from(entry.offset) + u64::from(entry.phys_length) / 2);
@@ -86,7 +92,9 @@ fn tfds3330_a_damaged_record_is_eio_alone_and_named_in_the_log() {
         );
         assert_eq!(succeeds(&shell(&script)), "17\n");
         assert!(shell(&format!("cat {at}/records/17")).err.contains("Input/output error"));
-        assert!(shell(&format!("tail -c 100 {at}/records/17")).err.contains("Input/output error"));
+        if codec == "zstd" {
+            assert!(shell(&format!("tail -c 100 {at}/records/17")).err.contains("Input/output error"));
+        }
     }
     let log = std::fs::read_to_string(log).unwrap();
     let lines: Vec<&str> = log.lines().filter(|l| l.contains("record 17")).collect();
