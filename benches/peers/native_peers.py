@@ -212,8 +212,8 @@ class Run:
             if name.startswith("loaderx") or name == RAW["numpy"]:
                 runs[name.replace("index of a mapped .npy", "save")] = lambda process=process: process.ask("append")
         full = self.args.turns
-        # A turn writes all records, so there are fewer.
-        self.args.turns = max(1, full // 3)
+        # A turn takes up to a second, so there are fewer.
+        self.args.turns = max(1, full // 2)
         self.in_turn(workload, size, runs)
         self.args.turns = full
 

@@ -8,7 +8,7 @@
 //! - `copy ram|pread THREADS SECONDS`: the same records copied out of memory, or read from `data.bin`
 //! - `decode STORE THREADS SECONDS`: the same records decoded from frames that are in memory
 //! - `check STORE`: the checksum of the first batch
-//! - `append CODEC sync|nosync`, `write sync|nosync`, `compress`: all of `data.bin`, into a store, into a file, and nowhere
+//! - `append CODEC sync|nosync`, `write sync|nosync`, `compress`: the first 64 MiB of `data.bin`, into a store, into a file, and nowhere
 //! - `cold STORE SECONDS`: records a second of a store that is not in the page cache, and the bytes read from the disk for
 //!   each byte of a record
 //! - `threads`: on how many threads a batch is shared out

@@ -4,7 +4,7 @@ from html import escape
 
 COLOURS = ["#2f81f7", "#8b949e", "#d29922", "#3fb950", "#db6d28", "#a371f7", "#e5534b", "#39a0a0", "#b08968", "#c061a8"]
 TEXT = "#7d8590"
-BAR, GAP, GROUP, HEIGHT, TOP, LEFT = 15, 2, 30, 220, 34, 44
+BAR, GAP, GROUP, HEIGHT, TOP, LEFT, LEGEND = 15, 2, 30, 220, 34, 44, 250
 
 
 def text(x, y, words, anchor="middle", size=12):
@@ -19,7 +19,7 @@ def bars(title, groups, series, limit):
     group = len(series) * (BAR + GAP) + GROUP
     width = LEFT + group * len(groups)
     legend = TOP + HEIGHT + 40
-    columns = max(1, (width - LEFT) // 190)
+    columns = max(1, (width - LEFT) // LEGEND)
     height = legend + 18 * -(-len(series) // columns) + 8
 
     def y(value):
@@ -55,7 +55,7 @@ def bars(title, groups, series, limit):
             out.append(text(left + BAR / 2, at - 3, f"{value:.2f}".replace("0.", ".", 1), "middle", 8))
         out.append(text(x + (group - GROUP) / 2, TOP + HEIGHT + 18, name))
     for k, one in enumerate(series):
-        x, at = LEFT + k % columns * 190, legend + k // columns * 18
+        x, at = LEFT + k % columns * LEGEND, legend + k // columns * 18
         out.append(f'<rect x="{x}" y="{at - 10}" width="12" height="12" fill="{COLOURS[k % len(COLOURS)]}"/>')
         out.append(text(x + 18, at, one, "start"))
     return "\n".join([*out, "</svg>", ""])

@@ -6,19 +6,20 @@ from . import report
 from .report import size_name
 
 
-def limit(run, workload, size):
-    """The limit of a workload: of one thread and all, what copies or decodes this size faster."""
-    kind = "copy from memory" if workload == "raw" else "decode from memory"
-    names = [name for name in run.results.turns.get(workload, {}).get(size, {}) if name.startswith(kind)]
+def limit(run, workload, size, end=""):
+    """The limit of a workload: of one thread and all, from memory or by pread, what copies or decodes this size fastest; of
+    those whose names end so."""
+    kinds = ("copy from memory", "pread") if workload == "raw" else ("decode from memory",)
+    names = [name for name in run.results.turns.get(workload, {}).get(size, {}) if name.startswith(kinds) and name.endswith(end)]
     return run.results.best(workload, size, names)
 
 
 def targets(run):
     results, add = run.results, run.targets.add
     kib = 1024
-    for size, least in [(256 * kib, 0.9), (12 * kib, 0.85)]:
-        ratio = results.ratio("raw", size, "zrfs raw", limit(run, "raw", size))
-        add(f"raw gather, {size_name(size)}, of the copy limit", ratio, least)
+    for size, least, end, threads in [(256 * kib, 0.9, "threads", " of all threads"), (12 * kib, 0.85, "", "")]:
+        ratio = results.ratio("raw", size, "zrfs raw", limit(run, "raw", size, end))
+        add(f"raw gather, {size_name(size)}, of the copy limit{threads}", ratio, least)
     for size, others in [
         (256 * kib, [("loaderx 1.5.2", 2.2), ("loaderx 2.8.19", 2.2)]),
         (12 * kib, [("numpy, index of a mapped .npy", 1)]),
@@ -90,14 +91,16 @@ def write(run):
     m, results = run.machine, run.results
     rows = run.targets.rows
     count = [sum(row[3] == state for row in rows) for state in ["met", "**not met**", "–"]]
-    versions = ", ".join(f"{name.split(',')[0]} {version}" for name, version in run.versions.items() if version not in name)
+    versions = [f"{name.split(',')[0]} {version}" for name, version in run.versions.items() if version not in name]
+    versions = ", ".join(dict.fromkeys(versions))
+    busy = " (other work ran at the same time)" if float(m["load"]) > m["cores"] else ""
     missing = "; ".join(f"{name} ({reason})" for name, reason in run.missing.items()) or "nothing"
     parts = [
         f"{m['cores']} cores ({m['model']}), {m['memory']}, Linux {m['kernel']}, {m['filesystem']}, {m['date']}, load "
-        f"{m['load']}: `{m['command']}`. {run.args.mib} MiB of records, {run.args.turns} turns of {run.args.seconds} s. "
+        f"{m['load']}{busy}: `{m['command']}`. {run.args.mib} MiB of records, {run.args.turns} turns of {run.args.seconds} s. "
         f"{versions}. Left out: {missing}.",
-        "Raw records, into a buffer that is used again where a contender can do that; the ratio is to copying, on one thread "
-        "or all, whichever is faster:",
+        "Raw records, into a buffer that is used again where a contender can do that; the ratio is to copying, the "
+        "fastest of the four rows that do nothing else:",
         report.table(results, "raw", lambda size: limit(run, "raw", size)),
         "zstd, level 3; the ratio is to decoding the same frames from memory:",
         report.table(results, "zstd", lambda size: limit(run, "zstd", size)),
@@ -105,7 +108,7 @@ def write(run):
         report.table(results, "zstd_dict", lambda size: limit(run, "zstd_dict", size)),
         "By the order of the indices:",
         orders(run),
-        "Appending raw records in calls of 16 MiB, without a sync unless it says so; the ratio is to plain writes:",
+        "Appending 64 MiB of raw records in calls of 16 MiB, without a sync unless it says so; the ratio is to plain writes:",
         report.table(results, "append raw", lambda _: "plain writes of 4 MiB"),
         "Appending with zstd, level 3:",
         report.table(
