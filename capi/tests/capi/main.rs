@@ -13,10 +13,11 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The library: cargo has just made it for these tests, beside them.
+/// The library as the package's example, which `cargo test` makes anew before it runs these tests.
 fn library() -> PathBuf {
-    let path = std::env::current_exe().unwrap().with_file_name("libzrfs.so");
-    assert!(path.is_file(), "{} is missing", path.display());
+    let deps = std::env::current_exe().unwrap();
+    let path = deps.parent().and_then(Path::parent).unwrap().join("examples/libzrfs.so");
+    assert!(path.is_file(), "{} is missing: run all of `cargo test -p zrfs-capi --features capi`", path.display());
     path
 }
 
