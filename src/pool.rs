@@ -5,7 +5,9 @@
 //! while one makes the pool, or where none can be made, callers do their work themselves.
 
 use rayon::prelude::*;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A process's pool, in the order of the processes: each inherits those before its own.
@@ -111,6 +113,59 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Does `work` on each item on all threads, and hands what it makes to `take` on the calling thread, in the order of the
+    /// items, as soon as it is there. Stops at the first error, though not at once.
+    pub(crate) fn in_order<T: Sync, R: Send, E>(
+        self,
+        items: &[T],
+        work: impl Fn(&T) -> R + Sync + Send,
+        mut take: impl FnMut(&T, R) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let pool = match self.0 {
+            Some(pool) if items.len() > 1 && !is_worker() => pool,
+            _ => return items.iter().try_for_each(|item| take(item, work(item))),
+        };
+        let next = AtomicUsize::new(0);
+        let one = || {
+            let k = next.fetch_add(1, Ordering::Relaxed);
+            items.get(k).map(|item| (k, work(item)))
+        };
+        let (done, inbox) = channel();
+        pool.in_place_scope(|scope| {
+            for _ in 1..pool.current_num_threads().min(items.len()) {
+                let (done, one) = (done.clone(), &one);
+                scope.spawn(move |_| {
+                    // Nobody listens after an error.
+                    while one().is_some_and(|made| done.send(made).is_ok()) {}
+                });
+            }
+            drop(done);
+            let mut early: BTreeMap<usize, R> = BTreeMap::new();
+            for (k, item) in items.iter().enumerate() {
+                let made = loop {
+                    early.extend(inbox.try_iter());
+                    if let Some(made) = early.remove(&k) {
+                        break made;
+                    }
+                    // Instead of waiting for another thread, and being woken in the middle of its work, do as it does.
+                    match one().or_else(|| inbox.recv().ok()) {
+                        Some((at, made)) => drop(early.insert(at, made)),
+                        // A thread panicked, which the scope passes on.
+                        None => return Ok(()),
+                    }
+                };
+                if let Err(e) = take(item, made) {
+                    drop(inbox);
+                    next.store(items.len(), Ordering::Relaxed);
+                    return Err(e);
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 /// A panic in the work is passed on by the scope; what it left behind the lock is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -139,6 +194,31 @@ mod tests {
             );
         }
         assert!(pool().threads() >= 1 && Pool(None).threads() == 1);
+    }
+
+    #[test]
+    fn results_come_in_order_and_stop_at_an_error() {
+        let items: Vec<u64> = (0..500).collect();
+        for pool in [pool(), Pool(None)] {
+            let mut taken = Vec::new();
+            let take = |item: &u64, made: u64| {
+                assert_eq!(made, item * 3);
+                taken.push(*item);
+                if *item == 400 { Err("enough") } else { Ok(()) }
+            };
+            assert_eq!(pool.in_order(&items, |n| n * 3, take), Err("enough"));
+            assert_eq!(taken, items[..=400]);
+            let (mut sum, nothing): (u64, &[u64]) = (0, &[]);
+            let add = |_: &u64, n| {
+                sum += n;
+                Ok::<(), ()>(())
+            };
+            assert_eq!(pool.in_order(&items, |n| n + 1, add), Ok(()));
+            assert_eq!(sum, 500 * 501 / 2);
+            assert_eq!(pool.in_order(nothing, |n| *n, |_, _| Err(())), Ok(()));
+        }
+        let panics = || pool().in_order(&items, |n| assert!(*n != 250), |_, ()| Ok::<(), ()>(()));
+        assert!(std::panic::catch_unwind(panics).is_err());
     }
 
     /// Callers with a pool of their own, whose threads all wait for ours at once.

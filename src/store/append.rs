@@ -1,7 +1,7 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::delete::MAX_MOVES;
-use super::encoded::{Encoded, Piece, shares};
+use super::encoded::{Encoded, MIN_SHARE, Piece, shares};
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer, vouch};
 use super::shapes::Typed;
@@ -14,6 +14,7 @@ use crate::format::header::Note;
 use crate::format::{
     Codec, DICT_FILE, Entry, Header, Kind, Layout, MAX_RECORD, META_FILE, SCHEMA_FILE, Schema, table::ENTRY_LEN,
 };
+use crate::pool::pool;
 use crate::storage::{Disk, Storage, StoreFile, write_all_at};
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -286,6 +287,16 @@ impl Drop for Writer {
     }
 }
 
+/// Records whose frames are written, but which no header counts yet.
+struct Placed {
+    /// The header that will count them.
+    header: Header,
+    /// Their entries.
+    table: Vec<u8>,
+    /// Their checksums, where the store has some.
+    sums: Vec<u32>,
+}
+
 /// A length of a store to go back to; see [`Writer::rollback`].
 #[derive(Debug, Clone, Copy)]
 pub struct Mark {
@@ -473,18 +484,41 @@ impl Writer {
     }
 
     pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        let encoded = Encoded::shared_out(&self.encoder, records)?;
-        self.place(&encoded, records)
+        if self.codec() == Codec::Raw {
+            return self.place(&Encoded::Raw(None), records);
+        }
+        let (pool, encoder) = (pool(), self.encoder());
+        let bytes: usize = records.iter().map(|r| r.len()).sum();
+        let shares: Vec<&[&[u8]]> = shares(records, (bytes / (pool.threads() * 8)).max(MIN_SHARE)).collect();
+        let mut placed = self.placed();
+        // One share is written while the next ones are compressed.
+        pool.in_order(
+            &shares,
+            |records| Encoded::here(&encoder, records),
+            |records, encoded| self.put(&mut placed, &encoded?, records),
+        )?;
+        self.count_in(placed)
     }
 
-    /// Gives each frame of `records` its place, writes the frames behind the last ones, where no header counts them yet,
-    /// then what belongs to them, and at last the header that counts them.
+    /// Gives each frame of `records` its place, writes the frames behind the last ones, then what belongs to them, and at
+    /// last the header that counts them.
     pub(super) fn place(&mut self, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
-        let mut header = self.header;
-        let mut table = Vec::with_capacity(records.len() * ENTRY_LEN);
-        let mut sums = Vec::new();
+        let mut placed = self.placed();
+        self.put(&mut placed, encoded, records)?;
+        self.count_in(placed)
+    }
+
+    fn placed(&self) -> Placed {
+        Placed { header: self.header, table: Vec::new(), sums: Vec::new() }
+    }
+
+    /// Writes frames behind the last ones that were placed, where no header counts them yet.
+    fn put(&mut self, placed: &mut Placed, encoded: &Encoded, records: &[&[u8]]) -> Result<()> {
+        let Placed { header, table, sums } = placed;
+        table.reserve(records.len() * ENTRY_LEN);
         let make_sums = self.sums.is_some() && encoded.sums().is_none();
-        let mut piece = Piece::new(std::mem::take(&mut self.staged), make_sums.then_some(&mut sums));
+        sums.extend(encoded.sums().unwrap_or_default());
+        let mut piece = Piece::new(std::mem::take(&mut self.staged), make_sums.then_some(sums));
         let dir = self.files.dir().to_path_buf();
         let full = || Error::Full { path: dir.clone() };
         let mut at = (header.tail_chunk, header.tail_offset);
@@ -513,15 +547,16 @@ impl Writer {
         }
         self.write_piece(at, &mut piece)?;
         self.staged = piece.into_room();
-        self.count_in(header, &table, encoded.sums().unwrap_or(&sums))
+        Ok(())
     }
 
     /// Writes what belongs to the records that were written, and at last the header that counts them.
-    fn count_in(&mut self, mut header: Header, table: &[u8], sums: &[u32]) -> Result<()> {
+    fn count_in(&mut self, placed: Placed) -> Result<()> {
+        let Placed { mut header, table, sums } = placed;
         if let Some(file) = &mut self.sums {
-            file.put(self.header.length, sums)?;
+            file.put(self.header.length, &sums)?;
         }
-        self.write_table(self.header.length, table)?;
+        self.write_table(self.header.length, &table)?;
         if !matches!(header.note, Note::Unsynced(_)) {
             header.note = Note::Unsynced(self.header.length);
         }

@@ -4,11 +4,10 @@ use super::sums;
 use crate::codec::Encoder;
 use crate::error::{Error, Result};
 use crate::format::Codec;
-use crate::pool::pool;
 use std::io::IoSlice;
 
 /// A thread compresses at least this many bytes of records at a time.
-const MIN_SHARE: usize = 64 << 10;
+pub(super) const MIN_SHARE: usize = 64 << 10;
 
 /// Frames of less than this, on average, are copied together and written as one: the kernel takes longer to find the next
 /// buffer than to copy a small one.
@@ -18,34 +17,23 @@ const TOGETHER: usize = 1 << 20;
 /// So many bytes are written at a time.
 const PIECE: usize = 4 << 20;
 
-/// A round of records as they will stand in the chunks, before they have a place there.
+/// Records as they will stand in the chunks, before they have a place there.
 pub(super) enum Encoded {
     /// Raw records stay as they are; these are their checksums, where they were made beforehand.
     Raw(Option<Vec<u32>>),
     /// Frames that stand one after the other, and the length of each.
-    Frames(Vec<(Vec<u8>, Vec<usize>)>),
+    Frames(Vec<u8>, Vec<usize>),
 }
 
 impl Encoded {
-    /// Compresses on all cores.
-    pub(super) fn shared_out(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
-        if encoder.codec() == Codec::Raw {
-            return Ok(Encoded::Raw(None));
-        }
-        let pool = pool();
-        let bytes: usize = records.iter().map(|r| r.len()).sum();
-        let share = (bytes / (pool.threads() * 4)).max(MIN_SHARE);
-        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
-        let compressed = pool.map(&shares, |records| frames(encoder, records)).into_iter().collect::<Result<_>>()?;
-        Ok(Encoded::Frames(compressed))
-    }
-
     /// Compresses, or makes checksums, on the calling thread.
     pub(super) fn here(encoder: &Encoder, records: &[&[u8]]) -> Result<Self> {
-        Ok(match encoder.codec() {
-            Codec::Raw => Encoded::Raw(Some(records.iter().map(|r| sums::sum(r)).collect())),
-            Codec::Zstd | Codec::ZstdDict => Encoded::Frames(vec![frames(encoder, records)?]),
-        })
+        if encoder.codec() == Codec::Raw {
+            return Ok(Encoded::Raw(Some(records.iter().map(|r| sums::sum(r)).collect())));
+        }
+        let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
+        encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
+        Ok(Encoded::Frames(frames, lengths))
     }
 
     /// The records' checksums, where they were made.
@@ -53,34 +41,26 @@ impl Encoded {
         match self {
             Encoded::Raw(sums) => sums.as_deref(),
             // Frames carry checksums of their own.
-            Encoded::Frames(_) => Some(&[]),
+            Encoded::Frames(..) => Some(&[]),
         }
     }
 
     /// Each record's frame and its own length.
     pub(super) fn frames<'f>(&'f self, records: &'f [&'f [u8]]) -> Box<dyn Iterator<Item = (&'f [u8], usize)> + 'f> {
-        let lengths = records.iter().map(|r| r.len());
-        let compressed = match self {
-            Encoded::Raw(_) => return Box::new(records.iter().copied().zip(lengths)),
-            Encoded::Frames(compressed) => compressed,
-        };
-        let frames = compressed.iter().flat_map(|(frames, lengths)| {
-            let mut rest = &frames[..];
-            lengths.iter().map(move |&n| {
-                let (frame, tail) = rest.split_at(n);
-                rest = tail;
-                frame
-            })
-        });
-        Box::new(frames.zip(lengths))
+        let own = records.iter().map(|r| r.len());
+        match self {
+            Encoded::Raw(_) => Box::new(records.iter().copied().zip(own)),
+            Encoded::Frames(frames, lengths) => {
+                let mut rest = &frames[..];
+                let cut = lengths.iter().map(move |&n| {
+                    let (frame, tail) = rest.split_at(n);
+                    rest = tail;
+                    frame
+                });
+                Box::new(cut.zip(own))
+            }
+        }
     }
-}
-
-/// The records' frames, one after the other, and the length of each.
-fn frames(encoder: &Encoder, records: &[&[u8]]) -> Result<(Vec<u8>, Vec<usize>)> {
-    let (mut frames, mut lengths) = (Vec::new(), Vec::with_capacity(records.len()));
-    encoder.encode(records, &mut frames, |n| lengths.push(n)).map_err(Error::invalid)?;
-    Ok((frames, lengths))
 }
 
 /// Cuts `records` into consecutive shares of about `bytes` bytes, each of at least one record.
