@@ -227,6 +227,25 @@ int32_t zrfs_batch_part(const zrfs_batch *batch, uint32_t part, zrfs_part *out);
 /* Gives the batch's memory back, to be used for a later one. Null is nothing to give back. */
 void zrfs_batch_release(zrfs_batch *batch);
 
+/* ---- views: batches from a mount, for a program that has nothing else (docs/VIEWS.md) ---- */
+
+typedef struct zrfs_mount zrfs_mount;
+
+/* The mount that `path`, any file or directory of it, is on: a store's batches have one part, a dataset's one a stream, or
+ * only the one of that name where `stream` is not null. ZRFS_E_NOT_A_STORE if it is no mount of zrfs. */
+int32_t zrfs_view_open(const char *path, const char *stream, zrfs_mount **mount);
+/* Batches and loaders that were made from it go on. Null is nothing to let go of. */
+void zrfs_view_close(zrfs_mount *mount);
+/* The number of records by now. */
+int32_t zrfs_view_records(const zrfs_mount *mount, uint64_t *records);
+/* The records at these indices, in any order, repeats allowed. The mount gathers them into memory that it shares, which
+ * zrfs_batch_release gives back for a later batch. More batches at a time than the mount gives a user: ZRFS_E_IO. */
+int32_t zrfs_view_gather(const zrfs_mount *mount, const uint64_t *indices, size_t n, zrfs_batch **batch);
+/* The batch of a step of the sampler `spec`, over the records that there are by now. */
+int32_t zrfs_view_sample(const zrfs_mount *mount, const char *spec, uint64_t step, zrfs_batch **batch);
+/* A loader whose batches the mount gathers: one or several ahead, while the last is used. */
+int32_t zrfs_view_loader(const zrfs_mount *mount, const zrfs_loader_options *options, zrfs_loader **loader);
+
 /* ---- loaderx 1.5.2's functions: the same names, meaning and codes (0 to -9 of the above) ---- */
 
 typedef struct Zrecord Zrecord;

@@ -14,7 +14,8 @@ use std::ffi::c_char;
 #[allow(non_camel_case_types)]
 pub struct zrfs_loader(());
 
-static LOADERS: Handles<zrfs_loader, Loader> = Handles::new("loader");
+/// The loaders that were made and not ended.
+pub(super) static LOADERS: Handles<zrfs_loader, Loader> = Handles::new("loader");
 
 /// Hand over what is ready.
 pub(super) const ANY_ORDER: u32 = 1;
@@ -37,7 +38,7 @@ impl From<LoadError> for Failure {
 ///
 /// # Safety
 /// `options` is null or a struct that begins with its size, whose pointers are null or lead to what they are said to.
-unsafe fn builder(options: *const LoaderOptions) -> Result<LoaderBuilder, Failure> {
+pub(super) unsafe fn builder(options: *const LoaderOptions) -> Result<LoaderBuilder, Failure> {
     let invalid = |text: String| Err(Failure::new(code::INVALID, text));
     // SAFETY: the caller's promise is the same.
     let options = unsafe { layout::read(options, "options") }?;

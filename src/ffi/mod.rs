@@ -22,4 +22,5 @@ mod sampler;
 mod source;
 #[cfg(test)]
 mod tests;
+mod view;
 mod writer;

@@ -219,3 +219,16 @@ fn the_example_in_c_draws_the_same_batches_both_ways() {
         (Some(1), "gather: open: /nowhere is not a zrfs store or dataset: there is nothing of that name\n")
     );
 }
+
+/// Over a real mount, which goes with the command.
+#[test]
+fn batches_come_from_a_mount() {
+    let mounter = library().parent().and_then(Path::parent).unwrap().join("zrfs-mount");
+    assert!(mounter.is_file(), "{} is missing: cargo build -p zrfs-mount", mounter.display());
+    let (dir, script) = (scratch(), Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/view.py"));
+    let store = dir.path().join("numbers.zr");
+    run(Command::new(python()).arg(&script).arg(library()).arg("make").arg(&store));
+    let mut mounted = Command::new(mounter);
+    mounted.arg("run").arg(&store).arg("--").arg(python()).arg(&script).arg(library());
+    run(&mut mounted);
+}
