@@ -1,7 +1,7 @@
 //! Writing a store: create it or open it for appending, append, sync, close.
 
 use super::delete::MAX_MOVES;
-use super::encoded::{Encoded, MIN_SHARE, Piece, shares};
+use super::encoded::{Encoded, MIN_SHARE, Piece, RAW_ROUND, RAW_SHARE, SMALL, shares};
 use super::files::{Files, Part};
 use super::locks::{InUse, lock_writer, vouch};
 use super::shapes::Typed;
@@ -484,14 +484,19 @@ impl Writer {
     }
 
     pub(super) fn append_round(&mut self, records: &[&[u8]]) -> Result<()> {
-        if self.codec() == Codec::Raw {
-            return self.place(&Encoded::Raw(None), records);
-        }
         let (pool, encoder) = (pool(), self.encoder());
         let bytes: usize = records.iter().map(|r| r.len()).sum();
-        let shares: Vec<&[&[u8]]> = shares(records, (bytes / (pool.threads() * 8)).max(MIN_SHARE)).collect();
+        let share = match self.codec() {
+            // Of small records they are made while the records are copied together, which costs less than waking a thread.
+            Codec::Raw if bytes < RAW_ROUND.max(SMALL * records.len()) || self.sums.is_none() => {
+                return self.place(&Encoded::Raw(None), records);
+            }
+            Codec::Raw => RAW_SHARE,
+            Codec::Zstd | Codec::ZstdDict => (bytes / (pool.threads() * 8)).max(MIN_SHARE),
+        };
+        let shares: Vec<&[&[u8]]> = shares(records, share).collect();
         let mut placed = self.placed();
-        // One share is written while the next ones are compressed.
+        // One share is written while the next ones are compressed, or summed.
         pool.in_order(
             &shares,
             |records| Encoded::here(&encoder, records),

@@ -9,9 +9,14 @@ use std::io::IoSlice;
 /// A thread compresses at least this many bytes of records at a time.
 pub(super) const MIN_SHARE: usize = 64 << 10;
 
+/// From so many bytes of large raw records on, another thread makes the checksums.
+pub(super) const RAW_ROUND: usize = 2 << 20;
+/// Of so many at a time.
+pub(super) const RAW_SHARE: usize = 1 << 20;
+
 /// Frames of less than this, on average, are copied together and written as one: the kernel takes longer to find the next
 /// buffer than to copy a small one.
-const SMALL: usize = 64 << 10;
+pub(super) const SMALL: usize = 64 << 10;
 /// So many bytes of small frames are put together: a processor's cache holds them from the one to the other.
 const TOGETHER: usize = 1 << 20;
 /// So many bytes are written at a time.
