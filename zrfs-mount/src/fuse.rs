@@ -92,6 +92,22 @@ impl Adaptor {
         Adaptor { fs, follower, gathers, no_open: false, no_opendir: false }
     }
 
+    /// Does what gathers on this thread, unless it is the last one that is free to serve others.
+    fn gather(&self, answer: impl FnOnce(&Fs) + Send + 'static) {
+        match self.gathers.enter() {
+            Some(_slot) => answer(&self.fs),
+            None => {
+                let fs = self.fs.clone();
+                self.gathers.later(Box::new(move || answer(&fs)));
+            }
+        }
+    }
+
+    /// The same where `ino` says that it may take long; at once otherwise.
+    fn where_it_may_take_long(&self, ino: u64, answer: impl FnOnce(&Fs) + Send + 'static) {
+        if Fs::may_gather(ino) { self.gather(answer) } else { answer(&self.fs) }
+    }
+
     /// Runs an operation and counts it; a panic in it is an `EIO`.
     fn guarded<T>(&self, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
         Self::guard(&self.fs, op, ino, run)
@@ -174,18 +190,23 @@ impl Filesystem for Adaptor {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         self.follower.served(req.pid(), 0);
-        match self.guarded(Op::Lookup, parent.0, || self.fs.lookup(parent.0, name.as_bytes())) {
-            Ok(attr) => reply.entry(&attr.ttl, &file_attr(&attr), Generation(0)),
-            Err(e) => reply.error(e),
-        }
+        let name = name.as_bytes().to_vec();
+        self.where_it_may_take_long(parent.0, move |fs| {
+            match Self::guard(fs, Op::Lookup, parent.0, || fs.lookup(parent.0, &name)) {
+                Ok(attr) => reply.entry(&attr.ttl, &file_attr(&attr), Generation(0)),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.follower.served(req.pid(), 0);
-        match self.guarded(Op::Getattr, ino.0, || self.fs.getattr(ino.0)) {
-            Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
-            Err(e) => reply.error(e),
-        }
+        self.where_it_may_take_long(ino.0, move |fs| {
+            match Self::guard(fs, Op::Getattr, ino.0, || fs.getattr(ino.0)) {
+                Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -216,15 +237,17 @@ impl Filesystem for Adaptor {
         reply: ReplyData,
     ) {
         self.follower.served(req.pid(), size as usize);
-        REPLY.with_borrow_mut(|buffer| {
-            let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size, 0);
-            }
-            match self.guarded(Op::Read, ino.0, || self.fs.answer(ino.0, offset, &mut buffer[..size])) {
-                Ok(answer) => reply.data(answer.bytes(buffer)),
-                Err(e) => reply.error(e),
-            }
+        self.where_it_may_take_long(ino.0, move |fs| {
+            REPLY.with_borrow_mut(|buffer| {
+                let size = size as usize;
+                if buffer.len() < size {
+                    buffer.resize(size, 0);
+                }
+                match Self::guard(fs, Op::Read, ino.0, || fs.answer(ino.0, offset, &mut buffer[..size])) {
+                    Ok(answer) => reply.data(answer.bytes(buffer)),
+                    Err(e) => reply.error(e),
+                }
+            });
         });
     }
 
@@ -330,13 +353,8 @@ impl Filesystem for Adaptor {
         if !Fs::gathers(command) {
             return answer(&self.fs, data);
         }
-        match self.gathers.enter() {
-            Some(_slot) => answer(&self.fs, data),
-            None => {
-                let (fs, data) = (self.fs.clone(), data.to_vec());
-                self.gathers.later(Box::new(move || answer(&fs, &data)));
-            }
-        }
+        let data = data.to_vec();
+        self.gather(move |fs| answer(fs, &data));
     }
 
     fn lseek(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {

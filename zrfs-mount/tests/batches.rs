@@ -325,3 +325,29 @@ fn a_damaged_record_is_an_error_of_its_batches() {
         }
     }
 }
+
+/// Steps far out of a stream that has to be replayed take a while each; who reads a record meanwhile does not wait for them.
+#[test]
+fn drawing_far_steps_leaves_room_for_others() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    store(&path, "raw", &(0..2000).map(|i| bytes(i, 100)).collect::<Vec<_>>()).close().unwrap();
+    let mount = Mount::new(&path, &["--threads", "2"]);
+    let script = r#"
+        import subprocess, sys, time
+        at = sys.argv[1]
+        far = [subprocess.Popen(["cat", f"{at}/batches/iid,batch=1000,seed={k}/260000.npy"], stdout=subprocess.DEVNULL)
+               for k in range(8)]
+        begin, slowest, looks = time.monotonic(), 0, 0
+        while any(one.poll() is None for one in far):
+            look = time.monotonic()
+            assert len(open(f"{at}/records/{looks % 2000}", "rb").read()) == 100
+            slowest, looks = max(slowest, time.monotonic() - look), looks + 1
+            time.sleep(0.01)
+        took = time.monotonic() - begin
+        assert all(one.wait() == 0 for one in far)
+        assert looks > 10 and slowest < took / 3, (looks, slowest, took)
+    "#;
+    let script: String = script.lines().map(|l| format!("{}\n", l.strip_prefix("        ").unwrap_or(l))).collect();
+    succeeds(&run("python3", &["-c", &script, &mount.path()]));
+}

@@ -25,6 +25,14 @@ impl Fs {
         matches!(command, abi::SEAL | abi::GATHER_SMALL | abi::GATHER_LARGE | abi::SAMPLE)
     }
 
+    /// Whether what is asked about this file or directory may take long: batches are drawn and gathered.
+    pub fn may_gather(ino: u64) -> bool {
+        matches!(
+            Node::from_ino(ino),
+            Some(Node::Spec(_) | Node::At | Node::BatchDir(_) | Node::BatchIndices(_) | Node::BatchFile(..))
+        )
+    }
+
     fn call(&self, caller: Caller, node: Node, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
         match command {
             abi::ANNOUNCE => self.announce(node, data).map(|()| Vec::new()),

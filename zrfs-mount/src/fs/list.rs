@@ -107,7 +107,7 @@ impl Fs {
                 Ok(())
             }
             Node::Root | Node::Streams | Node::Stream(_) | Node::Zrfs | Node::Readahead | Node::Views => {
-                while let Some((name, node)) = self.fixed_child(dir, to.place()) {
+                while let Some((name, node)) = self.fixed_child(dir, to.place()).filter(|(_, n)| *n != Node::Stats) {
                     let attr = if plus { self.attr(node)? } else { self.blank(node, kind_of(node))? };
                     if !to.put(&name, attr) {
                         break;

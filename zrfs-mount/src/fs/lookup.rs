@@ -114,10 +114,11 @@ impl Fs {
             (Node::Stream(s), Source::Dataset(_)) => pick(&stream_dirs(s)),
             (Node::Zrfs, _) => pick(&[
                 (true, "info.json", Node::Info),
-                (true, "stats.json", Node::Stats),
                 (true, "readahead", Node::Readahead),
                 (true, "control", Node::Control),
                 (true, "views", Node::Views),
+                // Found by its name and not listed: to what copies the whole mount it would change while it is read.
+                (true, "stats.json", Node::Stats),
             ]),
             _ => None,
         }

@@ -17,7 +17,7 @@ use zrfs::sampler::Sampler;
 use zrfs_abi as abi;
 
 /// A step that is further away than so many draws of a sampler that has to replay them (some seconds) is refused.
-const MAX_REPLAY: u128 = 1 << 31;
+const MAX_REPLAY: u128 = 1 << 28;
 
 /// The calls about views, and the bytes that go in with each.
 const CALLS: [(u32, usize); 8] = [

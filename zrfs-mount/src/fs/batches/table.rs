@@ -30,7 +30,7 @@ const KEPT: usize = 2;
 const MAX_READING: usize = 64;
 const MAX_PARTS: usize = 32;
 /// Batches of mode `iid`, which replays what was drawn before, end with this draw: about a second's work.
-pub const MAX_DRAWS: u128 = 1 << 30;
+pub const MAX_DRAWS: u128 = 1 << 28;
 
 /// A sampler over the records that there were when its spec was looked up.
 #[derive(Debug)]
