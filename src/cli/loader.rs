@@ -64,6 +64,9 @@ pub(super) struct Args {
     /// Pretend that training on a batch takes so long
     #[arg(long, value_name = "MS", default_value_t = 0)]
     step_time: u64,
+    /// Compare raw records with their checksums, as compressed ones always are
+    #[arg(long)]
+    verify: bool,
     /// Take batches as they are ready instead of in order
     #[arg(long)]
     unordered: bool,
@@ -137,7 +140,7 @@ fn builder(args: &Args) -> Result<(LoaderBuilder, bool)> {
     }
     let mut decodes = false;
     for store in &args.stores {
-        let source = Source::open(store)?;
+        let source = if args.verify { Source::open_checked(store) } else { Source::open(store) }?;
         stores::each(&source, |_, stream| -> Result<()> {
             decodes |= stream.store().codec() != Codec::Raw;
             Ok(())

@@ -219,7 +219,14 @@ fn stream_names(storage: &dyn Storage, path: &Path) -> Result<Vec<String>> {
     }
     names.sort();
     if names.is_empty() {
-        let reason = "it has no meta.zr, and no directory in it has one".into();
+        // A mount's own directory, which no store has.
+        let mounted = storage.open(&path.join(".zrfs/info.json")).is_ok();
+        let reason = if mounted {
+            "it is a mount of one; give the store itself"
+        } else {
+            "it has no meta.zr, and no directory in it has one"
+        }
+        .into();
         return Err(Error::NotAStore { path: path.to_path_buf(), reason });
     }
     if names.len() > MAX_STREAMS {

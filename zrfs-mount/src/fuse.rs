@@ -201,11 +201,9 @@ impl Filesystem for Adaptor {
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
         self.follower.served(req.pid(), 0);
-        self.where_it_may_take_long(ino.0, move |fs| {
-            match Self::guard(fs, Op::Getattr, ino.0, || fs.getattr(ino.0)) {
-                Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
-                Err(e) => reply.error(e),
-            }
+        self.where_it_may_take_long(ino.0, move |fs| match Self::guard(fs, Op::Getattr, ino.0, || fs.getattr(ino.0)) {
+            Ok(attr) => reply.attr(&attr.ttl, &file_attr(&attr)),
+            Err(e) => reply.error(e),
         });
     }
 
