@@ -87,6 +87,25 @@ fn verify_does_not_pass_what_nothing_else_opens() {
 }
 
 #[test]
+fn verify_names_many_damaged_records_and_counts_the_rest() {
+    let dir = scratch();
+    let store = dir.path().join("store");
+    bytes(&store, &vec![&b"x"[..]; 10_321]);
+    fs::write(store.join("0.loc"), vec![0xff; 10_321 * 16]).unwrap();
+    let out = run(&mut zrfs!["verify", &store]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(said.lines().filter(|line| line.contains("0.loc is damaged")).count(), 10_000);
+    let end: Vec<&str> = said.lines().skip(10_000).collect();
+    assert!(end.len() == 2 && end[0].contains("321 more") && end[1].contains("10,321 damaged"), "{end:?}");
+    let out = run(&mut zrfs!["verify", "--json", &store]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.code() == Some(1) && said.lines().count() == 10_001);
+    let total: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((&total["bad"], &total["unnamed"]), (&10_321.into(), &321.into()));
+}
+
+#[test]
 fn typical_slips_change_nothing() {
     let dir = scratch();
     let at = |name: &str| dir.path().join(name);
