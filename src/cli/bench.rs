@@ -6,11 +6,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 use zrfs::format::Codec;
-use zrfs::measure::{Bench, Rate};
+use zrfs::measure::{Bench, Bound, Rate};
 use zrfs::{Error, Result, Source, Stream};
 
 /// From this share of a limit on, the limit is what bounds a gather.
 const AT_THE_LIMIT: f64 = 0.8;
+/// From this many times the speed on, larger batches are said to help.
+const FASTER: f64 = 1.1;
 /// Records below this many bytes, on average, cost more to find than to copy.
 const SMALL: f64 = 1024.0;
 /// Measurements that a store takes, at most; the time is shared out to them.
@@ -78,14 +80,18 @@ pub(super) fn run(args: &Args) -> Done {
     Ok(())
 }
 
-/// All rates of one store.
+/// All rates of one store, each by one thread and by all.
 struct Measured {
     codec: Codec,
     records: u64,
     copy: [Rate; 2],
     decode: Option<[Rate; 2]>,
-    /// By one thread and by all, for each size of batch.
+    /// For each size of batch, in ascending order.
     gather: Vec<[Rate; 2]>,
+    /// Which of them is of the batch that was asked for, or as near to that as can be.
+    main: usize,
+    /// Why it is smaller than was asked for.
+    note: Option<String>,
     /// `None` where it was not measured; within, where nothing could be.
     cold: Option<Option<Rate>>,
 }
@@ -94,30 +100,57 @@ impl Measured {
     fn of(stream: &Stream, args: &Args) -> Result<Self> {
         let store = stream.store();
         let mut bench = Bench::new(store, Duration::from_secs_f64(args.seconds / MEASUREMENTS))?;
-        let n = args.batch as usize;
-        let cold = (!args.warm).then(|| bench.cold(n)).transpose()?;
+        let asked = args.batch as usize;
+        let cold = (!args.warm).then(|| bench.cold(asked)).transpose()?;
         bench.warm()?;
-        let copy = [bench.copy(n, false)?, bench.copy(n, true)?];
-        let decode = match (bench.decode(n, false)?, bench.decode(n, true)?) {
-            (Some(one), Some(all)) => Some([one, all]),
-            _ => None,
-        };
-        let mut sizes = vec![n.div_ceil(16), n, n * 16];
-        sizes.dedup();
-        let gather = sizes.into_iter().map(|n| Ok([bench.gather(n, false)?, bench.gather(n, true)?]));
+        let (most, mut bound) = bench.most(asked)?;
+        let mut main = bench.gather(most)?;
+        if main[0].batch < most {
+            bound = Some(Bound::Time);
+        }
+        let decode = bench.decode(main[0].batch)?;
+        // Batches are compared with others of the same size.
+        if let Some(decode) = decode.filter(|decode| decode[0].batch < main[0].batch) {
+            bound = Some(Bound::Time);
+            main = bench.gather(decode[0].batch)?;
+        }
+        let n = main[0].batch;
+        let copy = bench.copy(n)?;
+        let mut gather = vec![main];
+        if n > 1 {
+            gather.insert(0, bench.gather(n.div_ceil(16))?);
+        }
+        let (larger, _) = bench.most(n.saturating_mul(16))?;
+        // Where the time bounds the batch already, a larger one would not be larger.
+        if larger > n && bound != Some(Bound::Time) {
+            gather.push(bench.gather(larger)?);
+        }
+        let position = usize::from(n > 1);
+        // Nor does a size stand there twice: the time may have made a batch smaller.
+        gather.dedup_by(|next, before| next[1].batch <= before[1].batch);
+        let note = bound.filter(|_| n < asked).map(|bound| note(asked, n, bound, store.len()));
         Ok(Measured {
             codec: store.codec(),
             records: store.len(),
             copy,
             decode,
-            gather: gather.collect::<Result<_>>()?,
+            main: position.min(gather.len() - 1),
+            gather,
+            note,
             cold,
         })
     }
 
     /// The gather of the batch that was asked for, by all threads.
     fn main(&self) -> Rate {
-        self.gather[self.gather.len().min(2) - 1][1]
+        self.gather[self.main][1]
+    }
+
+    /// How many times as fast the larger batches came, and what they have, where that was measured and is worth it.
+    fn larger(&self) -> Option<(f64, usize)> {
+        let larger = self.gather.get(self.main + 1)?[1];
+        let times = larger.bytes_per_second / self.main().bytes_per_second;
+        (times >= FASTER).then_some((times, larger.batch))
     }
 
     fn text(&self, label: &str) -> String {
@@ -126,6 +159,10 @@ impl Measured {
         let about = print::bytes(record.round() as u64);
         let mut text =
             format!("{label}: {} of about {about}, {}\n", print::counted(self.records, "record"), self.codec.name());
+        if let Some(note) = &self.note {
+            text += note;
+            text.push('\n');
+        }
         let threads = self.copy[1].threads;
         text += &format!("{:34}{:>14}{:>14}\n", "", "one thread", format!("{threads} threads"));
         let mut line = |what: String, rates: [Option<Rate>; 2]| {
@@ -139,10 +176,15 @@ impl Measured {
             line("decoding in memory, the limit".into(), decode.map(Some));
         }
         for rates in &self.gather {
-            line(format!("gather, batches of {}", print::count(rates[0].batch as u64)), rates.map(Some));
+            line(format!("gather, batches of {}", print::count(rates[1].batch as u64)), rates.map(Some));
         }
         if let Some(Some(cold)) = self.cold {
-            line("the same, not in the page cache".into(), [None, Some(cold)]);
+            let what = if cold.batch == main.batch {
+                "the same, not in the page cache".into()
+            } else {
+                format!("not in the page cache, of {}", print::count(cold.batch as u64))
+            };
+            line(what, [None, Some(cold)]);
         }
         text += &self.verdict();
         text
@@ -160,30 +202,32 @@ impl Measured {
                     "Decoding bounds it: {spent:.0}% of a batch's time. More cores help, or a codec that decodes faster (zrfs recode)."
                 )
             } else {
-                format!(
-                    "Decoding takes {spent:.0}% of a batch's time; finding and fetching records the rest. Larger batches help."
-                )
+                format!("Decoding takes {spent:.0}% of a batch's time; finding and fetching records the rest.")
             }
         } else if share(self.copy[1]) >= AT_THE_LIMIT {
             let share = (share(self.copy[1]) * 100.0).min(100.0);
             format!("Memory bounds it: batches come at {share:.0}% of the speed at which it is copied.")
         } else if record < SMALL {
             format!(
-                "Records are small: each costs {:.0} ns, of which copying is a part. Larger batches, or several records in one, help.",
+                "Records are small: each costs {:.0} ns, of which copying is a part. Several records in one help.",
                 1e9 / main.records_per_second
             )
         } else {
-            format!(
-                "Batches come at {:.0}% of the speed at which memory is copied. Larger batches help.",
-                share(self.copy[1]) * 100.0
-            )
+            format!("Batches come at {:.0}% of the speed at which memory is copied.", share(self.copy[1]) * 100.0)
         };
+        if let Some((times, batch)) = self.larger() {
+            let batch = print::count(batch as u64);
+            text += &format!(" Larger batches help: those of {batch} come {times:.1} times as fast.");
+        }
         match self.cold {
             Some(Some(cold)) if cold.bytes_per_second < main.bytes_per_second / 2.0 => {
                 let times = main.bytes_per_second / cold.bytes_per_second;
                 text += &format!(" Until the store is in the page cache the disk bounds it, {times:.0} times lower.");
             }
-            Some(None) => text += " It could not be measured cold: the system keeps the store in memory.",
+            Some(None) => {
+                text += " It could not be measured cold: the system keeps the store in memory, most likely because a \
+                         process has it mapped or mounted, or because its file system is in memory.";
+            }
             _ => {}
         }
         text
@@ -200,9 +244,20 @@ impl Measured {
         json!({
             "stream": name, "records": self.records, "codec": self.codec.name(),
             "copy": rates(&self.copy), "decode": self.decode.as_ref().map(|both| rates(both)),
-            "gather": rates(&self.gather.concat()), "cold": self.cold.flatten().as_ref().map(rate),
+            "gather": rates(&self.gather.concat()), "note": self.note, "cold": self.cold.flatten().as_ref().map(rate),
             "verdict": self.verdict(),
         })
         .to_string()
     }
+}
+
+/// Says that batches are smaller than was asked for, and why.
+fn note(asked: usize, n: usize, bound: Bound, records: u64) -> String {
+    let why = match bound {
+        Bound::Records => format!("the store has {}", print::counted(records, "record")),
+        Bound::Warm => "so many could be read into the page cache before; more --seconds may allow more".into(),
+        Bound::Memory => "a batch has at most 512 MiB".into(),
+        Bound::Time => "more do not fit into a measurement's time and memory; more --seconds may allow more".into(),
+    };
+    format!("Batches of {} are measured, not of {}: {why}.", print::count(n as u64), print::count(asked as u64))
 }

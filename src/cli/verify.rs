@@ -9,11 +9,15 @@ use zrfs::format::Codec;
 use zrfs::store::Bad;
 use zrfs::{Error, Result, Source, WriterOptions};
 
+/// So many damaged records of a store are named, the others counted: a store that is damaged everywhere would print a line
+/// for each of billions, and nobody reads more than these.
+const NAMED: u64 = 10_000;
+
 /// Read everything and name what is damaged
 ///
 /// Every record is read and decoded, on all cores, and compared with its checksum (compressed records carry it, those of
 /// raw records are in sums.zr) and with its shape; the index of a tree is checked node by node. Damaged records are
-/// named, the others stay readable, and the exit status is 1.
+/// named (of each store the first 10,000, the rest is counted), the others stay readable, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,16 +51,14 @@ pub(super) fn run(args: &Args) -> Done {
         })?;
         watch.progress.set_total_bytes(total);
         stores::each(&source, |name, stream| -> Result<()> {
-            let mut written = Ok(());
-            let found = stream.verify(watch.progress, &mut |record| {
-                written = std::mem::replace(&mut written, Ok(())).and_then(|()| say_bad(args, name, &record));
-            })?;
-            written?;
+            let mut named = Named::new(args, name);
+            let found = stream.verify(watch.progress, &mut |record| named.say(&record))?;
+            let unnamed = named.end()?;
             bad += found.bad;
             say(&if args.json {
                 json!({
                     "stream": name, "records": found.records, "bytes": found.bytes,
-                    "bad": found.bad, "unchecked": found.unchecked, "doubtful": found.doubtful,
+                    "bad": found.bad, "unnamed": unnamed, "unchecked": found.unchecked, "doubtful": found.doubtful,
                 })
                 .to_string()
             } else {
@@ -132,17 +134,15 @@ fn rebuild(args: &Args) -> Done {
         watch.progress.set_total_bytes(total);
         for (name, path) in &raw {
             let mut writer = WriterOptions::new(Codec::Raw).open(path)?;
-            let mut written = Ok(());
-            let done = writer.rebuild_sums(watch.progress, &mut |record| {
-                written = std::mem::replace(&mut written, Ok(())).and_then(|()| say_bad(args, name, &record));
-            })?;
-            written?;
+            let mut named = Named::new(args, name);
+            let done = writer.rebuild_sums(watch.progress, &mut |record| named.say(&record))?;
+            let unnamed = named.end()?;
             writer.close()?;
             bad += done.bad;
             say(&if args.json {
                 json!({
                     "stream": name, "records": done.records, "bytes": done.bytes,
-                    "bad": done.bad, "made": done.made, "replaced": done.replaced,
+                    "bad": done.bad, "unnamed": unnamed, "made": done.made, "replaced": done.replaced,
                 })
                 .to_string()
             } else {
@@ -164,13 +164,43 @@ fn rebuild(args: &Args) -> Done {
     if bad == 0 { Ok(()) } else { Err(Failure::Partial) }
 }
 
-/// Names a damaged record.
-fn say_bad(args: &Args, name: &str, record: &Bad) -> Result<()> {
-    say(&if args.json {
-        json!({ "stream": name, "index": record.index, "error": record.error.to_string() }).to_string()
-    } else {
-        format!("{}: {}", stores::label(&args.store, name), record.error)
-    })
+/// Names the damaged records of one store, up to [`NAMED`].
+struct Named<'a> {
+    args: &'a Args,
+    stream: &'a str,
+    /// How many there were.
+    count: u64,
+    /// Whether all could be written.
+    written: Result<()>,
+}
+
+impl<'a> Named<'a> {
+    fn new(args: &'a Args, stream: &'a str) -> Self {
+        Named { args, stream, count: 0, written: Ok(()) }
+    }
+
+    fn say(&mut self, record: &Bad) {
+        self.count += 1;
+        if self.count > NAMED || self.written.is_err() {
+            return;
+        }
+        self.written = say(&if self.args.json {
+            json!({ "stream": self.stream, "index": record.index, "error": record.error.to_string() }).to_string()
+        } else {
+            format!("{}: {}", stores::label(&self.args.store, self.stream), record.error)
+        });
+    }
+
+    /// Says how many were not named, and returns it.
+    fn end(self) -> Result<u64> {
+        self.written?;
+        let unnamed = self.count.saturating_sub(NAMED);
+        if unnamed > 0 && !self.args.json {
+            let label = stores::label(&self.args.store, self.stream);
+            say(&format!("{label}: {} more lines like these, not shown", print::count(unnamed)))?;
+        }
+        Ok(unnamed)
+    }
 }
 
 /// Prints a line of the result as soon as it is known; nothing piles up however much is damaged.

@@ -11,7 +11,7 @@ use crate::storage::read_exact_at;
 
 /// Below this many bytes a batch is gathered by the caller alone: waking other threads would cost more than it saves.
 /// Decoding does more work a byte than copying, so it is shared out earlier.
-fn worth_sharing(codec: Codec) -> u64 {
+pub(crate) fn worth_sharing(codec: Codec) -> u64 {
     match codec {
         Codec::Raw => 1 << 20,
         Codec::Zstd | Codec::ZstdDict => 128 << 10,

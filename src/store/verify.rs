@@ -6,12 +6,14 @@ use super::sums::{self, Match};
 use crate::error::{Error, Result};
 use crate::format::Codec;
 use crate::format::sums::NO_SUM;
-use crate::format::table::ENTRY_LEN;
+use crate::format::table::{ENTRY_LEN, Entry};
 use crate::pack::Progress;
 use crate::pool::pool;
 
 /// Records that are looked up together.
 const BLOCK: u64 = 4096;
+/// Entries that are looked at together where the end of the table is looked for: a MiB of them.
+const ZEROS: u64 = 1 << 16;
 
 /// A record that is not right.
 #[derive(Debug)]
@@ -47,7 +49,7 @@ impl Store {
     /// [`Error::Interrupted`]; [`Error::Io`] if the checksums cannot be read. What is wrong with records is no error of the verification.
     pub fn verify(&self, progress: &Progress, bad: &mut dyn FnMut(Bad)) -> Result<Verified> {
         let mut found = Verified::default();
-        let length = self.table_reach()?;
+        let length = self.table_reach(progress)?;
         if length < self.len() {
             let missing = self.len() - length;
             found.bad += missing;
@@ -64,9 +66,10 @@ impl Store {
             let records: Vec<(u64, u32)> = indices.iter().copied().zip(sums).collect();
             let results: Vec<Result<(u64, Match)>> = pool().map(&records, |&(index, stored)| {
                 progress.check()?;
-                let record = self.read(index)?;
+                let record = self.read(index);
+                progress.add(1, record.as_ref().map_or(0, |record| record.len() as u64));
+                let record = record?;
                 let bytes = record.len() as u64;
-                progress.add(1, bytes);
                 if self.codec() != Codec::Raw {
                     // A checksum that the frame carries was compared when it was decoded.
                     return Ok((bytes, if self.carries_checksum(index)? { Match::Yes } else { Match::Unknown }));
@@ -115,9 +118,10 @@ impl Store {
         Ok(found)
     }
 
-    /// How many records the files of the table have room for, up to the store's length: a damaged header can claim any
-    /// number.
-    fn table_reach(&self) -> Result<u64> {
+    /// How many records the table has, up to the store's length: a damaged header can claim any number. The files may
+    /// have room for many more than were ever appended (loaderx makes them sparse at 4 GiB), so entries of zero bytes
+    /// at the end, which no append writes, are no records.
+    fn table_reach(&self, progress: &Progress) -> Result<u64> {
         let (length, entries) = (self.len(), self.layout.segment_entries);
         let mut reach = 0;
         while reach < length {
@@ -133,7 +137,24 @@ impl Store {
                 break;
             }
         }
-        Ok(reach.min(length))
+        // A deletion that was not finished has the places of these in its journal.
+        let sure = self.moved.keys().max().map_or(0, |last| last + 1);
+        let mut reach = reach.min(length);
+        // Of a sound store this looks at one entry, and then at no more.
+        let mut step = 1;
+        while reach > sure {
+            progress.check()?;
+            let first = reach.saturating_sub(step).max(sure);
+            let indices: Vec<u64> = (first..reach).collect();
+            // What cannot be read is named when it is verified.
+            let Ok(found) = self.files.entries(&indices, entries) else { break };
+            if let Some(last) = found.iter().rposition(|entry| *entry != Entry::default()) {
+                return Ok(first + last as u64 + 1);
+            }
+            reach = first;
+            step = ZEROS;
+        }
+        Ok(reach)
     }
 
     /// Whether the record's frame has a checksum of its contents: bit 2 of the descriptor behind the magic number.

@@ -87,6 +87,44 @@ fn verify_does_not_pass_what_nothing_else_opens() {
 }
 
 #[test]
+fn verify_names_many_damaged_records_and_counts_the_rest() {
+    let dir = scratch();
+    let store = dir.path().join("store");
+    bytes(&store, &vec![&b"x"[..]; 10_321]);
+    fs::write(store.join("0.loc"), vec![0xff; 10_321 * 16]).unwrap();
+    let out = run(&mut zrfs!["verify", &store]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert_eq!(said.lines().filter(|line| line.contains("0.loc is damaged")).count(), 10_000);
+    let end: Vec<&str> = said.lines().skip(10_000).collect();
+    assert!(end.len() == 2 && end[0].contains("321 more") && end[1].contains("10,321 damaged"), "{end:?}");
+    let out = run(&mut zrfs!["verify", "--json", &store]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    assert!(out.status.code() == Some(1) && said.lines().count() == 10_001);
+    let total: serde_json::Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+    assert_eq!((&total["bad"], &total["unnamed"]), (&10_321.into(), &321.into()));
+}
+
+#[test]
+fn verify_reads_no_table_that_was_never_written() {
+    let dir = scratch();
+    let store = dir.path().join("store");
+    dense(&store, 300);
+    // As loaderx makes them, but smaller; and a header that claims more than even that has room for.
+    fs::File::options().write(true).open(store.join("0.loc")).unwrap().set_len(256 << 20).unwrap();
+    let mut header = fs::read(store.join("meta.zr")).unwrap();
+    header[14..22].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    fs::write(store.join("meta.zr"), header).unwrap();
+    let out = run(&mut zrfs!["verify", "--json", &store]);
+    let said = String::from_utf8(out.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(out.status.code(), Some(1));
+    let [missing, total, ..] = &lines[..] else { panic!("{said}") };
+    assert!(missing["error"].as_str().unwrap().contains("records 300 to 1099511627775 are missing"), "{said}");
+    assert_eq!((&total["records"], &total["bad"]), (&300.into(), &((1_u64 << 40) - 300).into()), "{said}");
+}
+
+#[test]
 fn typical_slips_change_nothing() {
     let dir = scratch();
     let at = |name: &str| dir.path().join(name);
