@@ -436,4 +436,26 @@ fn examples_in_python_and_c() {
         succeeds(&run("python3", &[&python, &mount.path(), "--sample", "100", "--steps", "9"])).contains("9 batches")
     );
     wait_until("views are gone", || stat(&mount, "views") == 0);
+
+    let [refused, elsewhere] = [&mount.path(), dir.path().to_str().unwrap()];
+    for (args, why) in [
+        (&[refused, "300"][..], "300 records"),
+        (&[refused, "-1"], "300 records"),
+        (&[refused, "abc"], "abc"),
+        (&[refused], "indices"),
+        (&[refused, "--sample", "8", "--steps", "0"], "--steps"),
+        (&[elsewhere, "1"], "not on a zrfs mount"),
+        (&["/nowhere", "1"], "/nowhere"),
+    ] {
+        let args: Vec<&str> = [&python[..]].into_iter().chain(args.iter().copied()).collect();
+        let out = run("python3", &args);
+        assert!(out.code == Some(1) && out.err.lines().count() == 1 && out.err.contains(why), "{args:?}: {out:?}");
+    }
+    let out = run(program.to_str().unwrap(), &[refused, "5", "abc"]);
+    assert!(out.code == Some(2) && out.err.contains("abc"), "{out:?}");
+    // The socket is one of the network's, and not to be reached from another.
+    let away = ["-rn", "python3", &python, refused, "5", "17"];
+    if run("unshare", &["-rn", "true"]).code == Some(0) {
+        assert_eq!(succeeds(&run("unshare", &away)), succeeds(&run("python3", &away[2..])));
+    }
 }
