@@ -7,5 +7,4 @@ fn main() {
     println!("cargo::rustc-link-arg-examples=-Wl,-z,nodelete");
     // A program that was linked with the library's path looks for it by name, as one linked with -lzrfs does.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libzrfs.so");
-    println!("cargo::rustc-link-arg-examples=-Wl,-soname,libzrfs.so");
 }
