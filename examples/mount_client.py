@@ -8,11 +8,13 @@ docs/VIEWS.md and include/zrfs-abi.h say what the bytes mean.
 """
 
 import argparse
+import errno
 import fcntl
 import mmap
 import os
 import socket
 import struct
+import sys
 import time
 
 VIEW = struct.Struct("=QIIQQQQQQ")  # view stream flags count bytes slab capacity key seal
@@ -31,6 +33,7 @@ def call(direction, number, size):
 
 
 GET_SERVER = call(2, 0xC0, SERVER.size)
+GET_STORE = call(2, 0xC1, 32)
 BEGIN = call(3, 0xC3, VIEW.size)
 PUSH = call(3, 0xC4, VIEW.size + 8 * LARGE)
 SEAL = call(3, 0xC5, VIEW.size)
@@ -51,14 +54,18 @@ class View:
             raise OSError(f"{mountpoint} speaks version {version}")
         self.socket = b"\0" + name[:length]
         self.view, self.slab, self.memory = 0, 0, None
+        self.path, self.by_file = mountpoint, False
 
     def _call(self, command, stream=0, count=0, rest=b"", size=0):
         data = bytearray(VIEW.pack(self.view, stream, 0, count, 0, 0, 0, 0, 0) + rest)
         data.extend(bytes(max(0, size - len(data))))
         fcntl.ioctl(self.fd, command, data)
         self.view, _, _, _, _, slab, capacity, key, _ = VIEW.unpack_from(data)
-        if slab not in (0, self.slab):
-            self.memory, self.slab = self._map(key, capacity), slab
+        if slab not in (0, self.slab) and not self.by_file:
+            try:
+                self.memory, self.slab = self._map(key, capacity), slab
+            except OSError:  # no socket there: in a container with a network of its own
+                self.by_file = True
 
     def _map(self, key, capacity):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
@@ -71,6 +78,20 @@ class View:
             return mmap.mmap(files[0], capacity)
         finally:
             os.close(files[0])
+
+    def _file(self):
+        """The bytes of the batch from the file of the view, where its memory is not to be had."""
+        top = os.path.realpath(self.path)
+        while os.stat(os.path.dirname(top)).st_dev == os.stat(top).st_dev and top != "/":
+            top = os.path.dirname(top)
+        with open(os.path.join(top, ".zrfs/views", str(self.view)), "rb") as file:
+            return file.read()
+
+    def records(self):
+        """How many records there are by now."""
+        store = bytearray(32)
+        fcntl.ioctl(self.fd, GET_STORE, store)
+        return struct.unpack_from("=Q", store)[0]
 
     def gather(self, indices, stream=OWN):
         """The records at these indices, in one round trip if they are at most 2032."""
@@ -93,6 +114,8 @@ class View:
 
     def streams(self):
         """What the memory holds: for each stream name, dtype, where each record begins and ends, shapes, and all bytes."""
+        if self.by_file:
+            self.memory = self._file()
         m = memoryview(self.memory)
         magic, _, streams, _, count, _, _, _, _ = HEADER.unpack_from(m)
         assert magic == b"ZRFSVIEW"
@@ -130,8 +153,31 @@ def main():
     parser.add_argument("--sample", type=int, metavar="BATCH", help="shuffled batches of so many records")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--steps", type=int, default=1)
+    parser.error = lambda reason: sys.exit(f"mount_client: {reason}")
     args = parser.parse_args()
-    view = View(args.mountpoint)
+    if args.sample is None and not args.index:
+        parser.error("give indices, or --sample BATCH")
+    if args.steps < 1 or args.sample is not None and args.sample < 1:
+        parser.error("--steps and --sample are at least 1")
+    try:
+        view = View(args.mountpoint)
+    except OSError as e:
+        if e.errno in (errno.ENOTTY, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+            parser.error(f"{args.mountpoint} is not on a zrfs mount that gives batches")
+        parser.error(e)
+    records = view.records()
+    if records == 0:
+        parser.error(f"{args.mountpoint} has no records")
+    wrong = [index for index in args.index if not 0 <= index < records]
+    if wrong:
+        parser.error(f"there is no record {wrong[0]}: {args.mountpoint} has {records} records, from 0 on")
+    try:
+        show(args, view)
+    except OSError as e:
+        parser.error(e)
+
+
+def show(args, view):
     begin, total = time.perf_counter(), 0
     for step in range(args.steps):
         streams = view.sample(args.sample, args.seed, step) if args.sample else view.gather(args.index)

@@ -86,6 +86,9 @@ typedef struct zrfs_stream_info {
 
 /* Opens the store or dataset at `path` for reading. */
 int32_t zrfs_open(const char *path, zrfs_source **source);
+/* The same, where raw records are compared with their checksums when they are read whole: one that does not agree is
+ * ZRFS_E_CORRUPT. (Compressed records always are.) */
+int32_t zrfs_open_checked(const char *path, zrfs_source **source);
 /* Closes it. A loader that was made from it goes on. Null is nothing to close. */
 void zrfs_close(zrfs_source *source);
 /* Makes records visible that another process, or another handle, has appended; the new number of records in `records`,
@@ -106,7 +109,7 @@ int32_t zrfs_record_shape(const zrfs_source *source, uint32_t stream, uint64_t i
                           uint32_t *ndim);
 /* Reads `n` records, in any order, repeats allowed, into the `dst_len` bytes at `dst`: record indices[k] goes to
  * dst + offsets[k]. With `offsets` null they stand one after the other. Shared out to all cores where that pays. Places
- * must not overlap. After an error, what is in `dst` is unspecified. */
+ * must not overlap. A record of a dense stream that has another length than the others is ZRFS_E_CORRUPT. After an error, what is in `dst` is unspecified. */
 int32_t zrfs_gather(const zrfs_source *source, uint32_t stream, const uint64_t *indices, size_t n, void *dst,
                     size_t dst_len, const uint64_t *offsets);
 

@@ -27,6 +27,21 @@ static void fail(const char *what)
     exit(1);
 }
 
+/* A number as it stands in an argument; anything else ends the program. */
+static uint64_t number(const char *text)
+{
+    char *end;
+    unsigned long long value;
+
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno) {
+        fprintf(stderr, "view: %s is no number\n", text);
+        exit(2);
+    }
+    return value;
+}
+
 /* Asks the mount's socket for the memory of a view, and maps it. */
 static unsigned char *map(const struct zrfs_view *view)
 {
@@ -96,6 +111,10 @@ int main(int argc, char **argv)
         return 2;
     }
     drawn = strcmp(argv[2], "-s") == 0;
+    if (!drawn && argc - 2 > (int)ZRFS_LARGE) {
+        fprintf(stderr, "view: %d indices; one call takes %d\n", argc - 2, (int)ZRFS_LARGE);
+        return 2;
+    }
     fd = open(argv[1], O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         fail(argv[1]);
@@ -104,9 +123,13 @@ int main(int argc, char **argv)
     memset(&gather, 0, sizeof gather);
     memset(&sample, 0, sizeof sample);
     for (k = 2; k < argc && !drawn && k - 2 < (int)ZRFS_LARGE; k++)
-        gather.indices[k - 2] = strtoull(argv[k], NULL, 10);
+        gather.indices[k - 2] = number(argv[k]);
     if (drawn && argc > 3)
-        steps = strtoull(argv[3], NULL, 10);
+        steps = number(argv[3]);
+    if (steps == 0) {
+        fprintf(stderr, "view: no steps\n");
+        return 2;
+    }
     sample.spec.mode = ZRFS_MODE_CYCLIC;
     sample.spec.batch = 256;
     sample.spec.seed = 42;

@@ -1,13 +1,14 @@
 //! `zrfs gather`.
 
 use super::{Done, print};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use zrfs::client::Mount;
-use zrfs::dataset::DATA_STREAM;
 use zrfs::format::dtype::DType;
 use zrfs::format::{Kind, npy};
+use zrfs::pack::is_stdin;
 use zrfs::{Error, Result, Selection, Source, Stream};
 
 /// Gather records into one batch, from a mount or a store
@@ -18,12 +19,15 @@ use zrfs::{Error, Result, Selection, Source, Stream};
 #[command(after_help = "\
 Examples:
   zrfs gather /mnt/images 5 17 0-9 > batch
-  zrfs gather /mnt/images --npy batch.npy 10:100:30
+  zrfs gather /mnt/images 10:100:30 -1 --npy batch.npy
   zrfs gather train.zr --stream label 5 17 | xxd")]
 pub(super) struct Args {
-    /// Write an array of records of one shape to this file
+    /// Write an array of records of one shape to this new file; - for standard output
     #[arg(long, value_name = "FILE")]
     npy: Option<PathBuf>,
+    /// Replace the file that is there
+    #[arg(long, requires = "npy")]
+    force: bool,
     /// Gather this stream of a dataset
     #[arg(long)]
     stream: Option<String>,
@@ -31,8 +35,28 @@ pub(super) struct Args {
     #[arg(value_name = "MOUNT|STORE")]
     path: PathBuf,
     /// Which: indices, lists, ranges and slices, as 5 17,0-9 -1 10:100:30
-    #[arg(value_name = "INDEX", required = true, allow_hyphen_values = true)]
+    #[arg(value_name = "INDEX", required = true)]
     which: Vec<Selection>,
+}
+
+/// The program's arguments, where an index of `gather` that counts from the end does not look like an option. Options may
+/// then stand behind indices, which `allow_hyphen_values` would take them for; a [`Selection`] ignores the space.
+pub(super) fn arguments(all: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut all: Vec<OsString> = all.collect();
+    let is_option = |arg: &OsString| arg.as_encoded_bytes().starts_with(b"-");
+    let command = all.iter().skip(1).position(|arg| !is_option(arg)).map(|at| at + 1);
+    if let Some(at) = command.filter(|&at| all.get(at).is_some_and(|arg| arg == "gather")) {
+        let mut is_value = false;
+        for arg in all.iter_mut().skip(at + 1) {
+            if !is_value && matches!(arg.as_encoded_bytes(), [b'-', b'0'..=b'9', ..]) {
+                let mut index = OsString::from(" ");
+                index.push(&*arg);
+                *arg = index;
+            }
+            is_value = *arg == "--npy" || *arg == "--stream";
+        }
+    }
+    all
 }
 
 pub(super) fn run(args: &Args) -> Done {
@@ -70,15 +94,15 @@ fn indices(args: &Args, length: u64) -> Result<Vec<u64>> {
     Ok(all)
 }
 
-/// The stream that is meant where none is said: the only one, or that of the files.
+/// The stream that is meant where none is said: the only one.
 fn only<'a>(names: impl Iterator<Item = &'a str> + Clone, args: &Args) -> Result<&'a str> {
     let mut tried = names.clone();
     match (tried.next(), tried.next()) {
         (Some(one), None) => Ok(one),
-        _ => names.clone().find(|name| *name == DATA_STREAM).ok_or_else(|| {
+        _ => {
             let names = names.collect::<Vec<_>>().join(", ");
-            Error::invalid(format!("say which with --stream: {} has {names}", print::path(&args.path)))
-        }),
+            Err(Error::invalid(format!("say which with --stream: {} has {names}", print::path(&args.path))))
+        }
     }
 }
 
@@ -98,23 +122,42 @@ fn choose<'a>(source: &'a Source, args: &Args) -> Result<&'a Stream> {
 }
 
 fn write(args: &Args, typed: Option<(&DType, Vec<u64>)>, count: usize, bytes: &[u8]) -> Done {
-    let Some(to) = &args.npy else {
-        let mut out = io::stdout().lock();
-        if out.is_terminal() {
-            return Err(Error::invalid("a batch is bytes; send it to a file or a pipe, or give --npy FILE").into());
+    let header = match (&args.npy, typed) {
+        (None, _) => Vec::new(),
+        (Some(_), Some((dtype, shape))) => {
+            let shape: Vec<u64> = std::iter::once(count as u64).chain(shape).collect();
+            npy::header_bytes(dtype, &shape)
         }
-        return Ok(out.write_all(bytes)?);
+        (Some(_), None) => {
+            let path = print::path(&args.path);
+            let reason = format!("{path} has no records of one type and shape, so they are no array");
+            return Err(Error::invalid(reason).into());
+        }
     };
-    let Some((dtype, shape)) = typed else {
-        let path = print::path(&args.path);
-        return Err(Error::invalid(format!("{path} has no records of one type and shape, so they are no array")).into());
-    };
-    let shape: Vec<u64> = std::iter::once(count as u64).chain(shape).collect();
-    let put = || -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(to)?);
-        file.write_all(&npy::header_bytes(dtype, &shape))?;
-        file.write_all(bytes)?;
-        file.flush()
-    };
-    Ok(put().map_err(Error::io("write", to))?)
+    if let Some(to) = args.npy.as_deref().filter(|to| !is_stdin(to)) {
+        return Ok(write_file(to, args.force, &[&header, bytes])?);
+    }
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        return Err(Error::invalid("a batch is bytes; send it to a file or a pipe, or give --npy FILE").into());
+    }
+    out.write_all(&header)?;
+    Ok(out.write_all(bytes)?)
+}
+
+fn write_file(to: &Path, replace: bool, parts: &[&[u8]]) -> Result<()> {
+    let opened = if replace { File::create(to) } else { File::create_new(to) };
+    let file = opened.map_err(|e| match e.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: to.to_path_buf() },
+        _ => Error::io("create", to)(e),
+    })?;
+    let mut file = BufWriter::new(file);
+    let put = parts.iter().try_for_each(|part| file.write_all(part)).and_then(|()| file.flush());
+    put.map_err(|e| {
+        if !replace {
+            // Half an array is none, and this one was not there before.
+            let _ = std::fs::remove_file(to);
+        }
+        Error::io("write", to)(e)
+    })
 }

@@ -116,7 +116,7 @@ type Done = Result<(), Failure>;
 /// Runs the command; 0 is success, 1 failure, a part of the work left undone or a difference, 2 wrong arguments or a
 /// comparison that could not be made, 130 an interrupt.
 pub(crate) fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(gather::arguments(std::env::args_os()));
     let level = ["warn", "info", "trace"][usize::from(cli.verbose.min(2))];
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level)).format_timestamp(None).init();
     let done = match cli.command {

@@ -16,6 +16,7 @@
 //! ```
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod refusal;
 mod slab;
 mod sys;
 mod view;
@@ -177,8 +178,9 @@ impl Mount {
     /// [`LARGE`](abi::LARGE) of them.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]; [`Error::Io`] with the mount's error otherwise: `EMFILE` for more batches at a time than it
-    /// gives one user, `ENOSPC` for more memory, `EIO` for a damaged record, which its log names.
+    /// [`Error::OutOfRange`]; [`Error::Io`] otherwise, in words where the mount refuses: more batches at a time than it gives
+    /// one user, more memory, a damaged record, which its log names. The mount's own error is the source of what
+    /// [`io::Error::get_ref`] has then.
     pub fn gather(&self, indices: &[u64]) -> Result<Batch> {
         let (slot, sealed) = self.with_slot(|slot| self.gather_call(slot, indices)).map_err(|e| {
             // The mount only says that something is wrong.
@@ -188,7 +190,7 @@ impl Mount {
             {
                 return Error::OutOfRange { index, length };
             }
-            Error::io("gather from", &self.shared.path)(e)
+            self.refused(e, indices.len() as u64)
         })?;
         self.batch(slot, &sealed, 0)
     }
@@ -215,8 +217,13 @@ impl Mount {
             let view = abi::View { view: slot.view, stream: self.stream, ..abi::View::default() };
             self.call(abi::SAMPLE, &mut abi::Sample { view, spec: call }.encode())
         };
-        let (slot, sealed) = self.with_slot(draw).map_err(Error::io("gather from", &self.shared.path))?;
+        let (slot, sealed) = self.with_slot(draw).map_err(|e| self.refused(e, spec.batch))?;
         self.batch(slot, &sealed, step)
+    }
+
+    /// The error for a batch of so many records that the mount refused.
+    fn refused(&self, answer: io::Error, records: u64) -> Error {
+        Error::io("gather from", &self.shared.path)(refusal::explain(answer, records, &self.shared.server))
     }
 
     /// Runs a call with a view that no batch has, which is kept for a later one where the call fails.

@@ -45,17 +45,27 @@ impl Stream {
         let dense = self.schema().and_then(|schema| schema.record_bytes());
         self.store().gather_into(indices, threads, |offsets| {
             if let Some(length) = dense {
-                self.all_have(indices, offsets, length)?;
+                self.all_have(indices, &mut offsets.windows(2).map(|at| at[1] - at[0]), length)?;
             }
             room(offsets)
         })
     }
 
+    /// Reads the records `indices` into `dst`, each to its own of the `offsets`; as [`Store::gather`](crate::Store::gather).
+    ///
+    /// # Errors
+    /// Those of that; [`Error::Record`], which names the index, if one does not have the stream's type.
+    pub(crate) fn gather_to(&self, indices: &[u64], dst: &mut [u8], offsets: &[u64]) -> Result<()> {
+        let dense = self.schema().and_then(|schema| schema.record_bytes());
+        self.store().gather_to(indices, dst, offsets, |lengths| match dense {
+            Some(length) => self.all_have(indices, lengths, length),
+            None => Ok(()),
+        })
+    }
+
     /// Checks that each of these records has `length` bytes, so that they are one array.
-    fn all_have(&self, indices: &[u64], offsets: &[u64], length: u64) -> Result<()> {
-        let wrong = offsets.windows(2).zip(indices).find(|(at, _)| at[1] - at[0] != length);
-        let Some((at, &index)) = wrong else { return Ok(()) };
-        let got = at[1] - at[0];
+    fn all_have(&self, indices: &[u64], lengths: &mut dyn Iterator<Item = u64>, length: u64) -> Result<()> {
+        let Some((got, &index)) = lengths.zip(indices).find(|&(got, _)| got != length) else { return Ok(()) };
         // The stream says what is wrong with it.
         self.shape(index)?;
         Err(Error::invalid(format!("it has {got} bytes, where the others have {length}")).at_record(index))

@@ -63,6 +63,9 @@ pub(super) unsafe fn builder(options: *const LoaderOptions) -> Result<LoaderBuil
     if options.flags & !(ANY_ORDER | NO_WORKERS) != 0 {
         return invalid(format!("options.flags has unknown ones: {}", options.flags));
     }
+    if options.reserved != 0 {
+        return invalid(format!("options.reserved is {}; it has to be 0", options.reserved));
+    }
     if options.flags & ANY_ORDER != 0 {
         builder = builder.in_completion_order();
     }

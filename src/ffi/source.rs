@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::format::Kind;
 use crate::loader::stem;
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 
 /// What C sees of a source.
 #[allow(non_camel_case_types)]
@@ -43,21 +44,42 @@ fn stream(source: &Source, number: u32) -> Result<(String, &Stream), Failure> {
     })
 }
 
+/// Puts the handle of the source at `path`, which `open` opens, where the caller wants it.
+///
+/// # Safety
+/// `path` is a text; `source` has room for a handle.
+unsafe fn add(
+    path: *const c_char,
+    source: *mut *mut zrfs_source,
+    open: impl FnOnce(&Path) -> Result<Source, Error>,
+) -> Result<(), Failure> {
+    // SAFETY: the caller's promise is the same.
+    let path = memory::path(unsafe { memory::text(path, "path") }?.to_bytes())?;
+    // SAFETY: the caller's promise is the same.
+    unsafe { memory::put(source, &[std::ptr::null_mut()], "source") }?;
+    let handle = SOURCES.add(open(path)?)?;
+    // SAFETY: the caller's promise is the same.
+    unsafe { memory::put(source, &[handle], "source") }
+}
+
 /// Opens the store or dataset at `path` for reading.
 ///
 /// # Safety
 /// `path` is a text; `source` has room for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zrfs_open(path: *const c_char, source: *mut *mut zrfs_source) -> i32 {
-    code::code(|| {
-        // SAFETY: the caller's promise is the same.
-        let path = memory::path(unsafe { memory::text(path, "path") }?.to_bytes())?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(source, &[std::ptr::null_mut()], "source") }?;
-        let handle = SOURCES.add(Source::open(path)?)?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(source, &[handle], "source") }
-    })
+    // SAFETY: the caller's promise is the same.
+    code::code(|| unsafe { add(path, source, |path| Source::open(path)) })
+}
+
+/// The same, where raw records are compared with their checksums when they are read whole.
+///
+/// # Safety
+/// As [`zrfs_open`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn zrfs_open_checked(path: *const c_char, source: *mut *mut zrfs_source) -> i32 {
+    // SAFETY: the caller's promise is the same.
+    code::code(|| unsafe { add(path, source, |path| Source::open_checked(path)) })
 }
 
 /// Closes a source. Null is nothing to close.
@@ -230,13 +252,13 @@ pub unsafe extern "C" fn zrfs_gather(
 ) -> i32 {
     code::code(|| {
         let source = SOURCES.get(source)?;
-        let store = self::stream(&source, stream)?.1.store();
+        let stream = self::stream(&source, stream)?.1;
         // SAFETY: the caller's promise is the same.
         let (indices, dst) =
             unsafe { (memory::numbers(indices, n, "indices")?, memory::bytes_mut(dst.cast::<u8>(), dst_len, "dst")?) };
         if offsets.is_null() {
             let have = dst.len() as u64;
-            store.gather_into(&indices, crate::store::Threads::All, |offsets| {
+            stream.gather_into(&indices, |offsets| {
                 let need = offsets.last().copied().unwrap_or(0);
                 let room = usize::try_from(need).ok().and_then(|need| dst.get_mut(..need));
                 room.ok_or(Error::BufferTooSmall { need, have })
@@ -245,6 +267,6 @@ pub unsafe extern "C" fn zrfs_gather(
         }
         // SAFETY: the caller's promise is the same.
         let offsets = unsafe { memory::numbers(offsets, n, "offsets") }?;
-        Ok(store.gather(&indices, dst, &offsets)?)
+        Ok(stream.gather_to(&indices, dst, &offsets)?)
     })
 }

@@ -499,6 +499,83 @@ fn a_source_says_what_it_has_and_gives_it() {
     zrfs_close(null_mut());
 }
 
+#[test]
+fn damage_of_a_dense_store_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("numbers.zr");
+    let mut writer = null_mut();
+    let options =
+        CreateOptions { size: size_of::<CreateOptions>() as u64, codec: 0, level: 0, dict: null(), dict_len: 0 };
+    let values = [1u8; 80];
+    let name = text(&path);
+    let open = |checked: bool| {
+        let mut source = null_mut();
+        let open = if checked { zrfs_open_checked } else { zrfs_open };
+        // SAFETY: a text and a place of our own.
+        assert_eq!(unsafe { open(name.as_ptr(), &mut source) }, 0, "{}", last_error());
+        source
+    };
+    let gather = |source, index: u64, offsets: Option<&u64>| {
+        let mut dst = [0u8; 8];
+        let offsets = offsets.map_or(null(), |offset| &raw const *offset);
+        // SAFETY: values and slices of our own.
+        unsafe { zrfs_gather(source, 0, &index, 1, dst.as_mut_ptr().cast(), 8, offsets) }
+    };
+    // SAFETY: values, slices and texts of our own.
+    unsafe {
+        assert_eq!(zrfs_create_dense(name.as_ptr(), c"<i8".as_ptr(), null(), 0, &options, &mut writer), 0);
+        assert_eq!(zrfs_append(writer, values.as_ptr().cast(), 80, null_mut()), 0);
+    }
+    assert_eq!(zrfs_writer_close(writer), 0);
+
+    // A bit of record 3.
+    let chunk = path.join("0.chunk");
+    let mut bytes = std::fs::read(&chunk).unwrap();
+    bytes[3 * 8 + 5] ^= 4;
+    std::fs::write(&chunk, &bytes).unwrap();
+    let (plain, checked) = (open(false), open(true));
+    assert_eq!((gather(plain, 3, None), gather(checked, 2, None), gather(checked, 2, Some(&0))), (0, 0, 0));
+    assert_eq!((gather(checked, 3, None), gather(checked, 3, Some(&0))), (CORRUPT, CORRUPT));
+    assert!(last_error().starts_with("record 3"), "{}", last_error());
+    zrfs_close(plain);
+    zrfs_close(checked);
+
+    // The lengths of records 4, longer than all others, and 5, shorter.
+    let table = path.join("0.loc");
+    let mut bytes = std::fs::read(&table).unwrap();
+    for (index, length) in [(4, 16u32), (5, 4)] {
+        bytes[index * 16 + 4..][..4].copy_from_slice(&length.to_le_bytes());
+        bytes[index * 16 + 8..][..4].copy_from_slice(&length.to_le_bytes());
+    }
+    std::fs::write(&table, &bytes).unwrap();
+    let source = open(false);
+    for index in [4, 5] {
+        assert_eq!(
+            (gather(source, index, None), gather(source, index, Some(&0))),
+            (CORRUPT, CORRUPT),
+            "{}",
+            last_error()
+        );
+        assert!(last_error().starts_with(&format!("record {index}")), "{}", last_error());
+    }
+    assert_eq!(gather(source, 6, None), 0);
+    zrfs_close(source);
+}
+
+#[test]
+fn a_writer_is_told_what_is_no_store() {
+    let dir = tempfile::tempdir().unwrap();
+    dense(&dir.path().join("numbers"));
+    let file = dir.path().join("file");
+    std::fs::write(&file, "text").unwrap();
+    for (path, why) in [(dir.path(), "dataset"), (&file, "file"), (&dir.path().join("absent"), "nothing of that name")]
+    {
+        // SAFETY: a text and a place of our own.
+        assert_eq!(unsafe { zrfs_open_dense(text(path).as_ptr(), &mut null_mut()) }, NOT_A_STORE, "{why}");
+        assert!(last_error().contains(why), "{}", last_error());
+    }
+}
+
 fn loader_options() -> LoaderOptions {
     // SAFETY: 0 is a value of each member.
     LoaderOptions { size: size_of::<LoaderOptions>() as u64, ..unsafe { std::mem::zeroed() } }
@@ -550,6 +627,8 @@ fn a_loader_gives_batches_resumes_and_ends() {
         assert_eq!(zrfs_loader_create(null(), null(), 1, &options, &mut loader), BUFFER);
         assert_eq!(zrfs_loader_create(null(), null(), 0, null(), &mut loader), INVALID);
         assert_eq!(create(&LoaderOptions { flags: 8, ..options }, &mut loader), INVALID);
+        assert_eq!(create(&LoaderOptions { reserved: 1, ..options }, &mut loader), INVALID);
+        assert!(last_error().contains("reserved"), "{}", last_error());
         assert_eq!(create(&LoaderOptions { workers: 2, flags: NO_WORKERS, ..options }, &mut loader), INVALID);
         assert_eq!(create(&LoaderOptions { size: 3, ..options }, &mut loader), INVALID);
         assert_eq!(create(&LoaderOptions { sampler: c"cyclic".as_ptr(), ..options }, &mut loader), INVALID);

@@ -5,10 +5,12 @@ use super::handles::Handles;
 use super::layout::{self, CreateOptions, MAX_DIMS};
 use super::memory;
 use crate::dataset::DenseWriter;
-use crate::format::Codec;
+use crate::error::Error;
 use crate::format::dtype::DType;
+use crate::format::{Codec, META_FILE};
 use crate::store::WriterOptions;
 use std::ffi::{c_char, c_void};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -49,6 +51,18 @@ unsafe fn add(
 unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
     // SAFETY: the caller's promise is the same.
     memory::path(unsafe { memory::text(path, "path") }?.to_bytes())
+}
+
+/// Says of a path that is no store what it is instead.
+fn is_store(path: &Path) -> Result<(), Error> {
+    let reason = match path.metadata() {
+        Ok(meta) if !meta.is_dir() => "it is a file, and a store is a directory",
+        Ok(_) if path.join(META_FILE).exists() => return Ok(()),
+        Ok(_) => "it has no meta.zr; the streams of a dataset are stores, each opened by itself",
+        Err(e) if e.kind() == ErrorKind::NotFound => "there is nothing of that name",
+        Err(_) => return Ok(()),
+    };
+    Err(Error::NotAStore { path: path.to_path_buf(), reason: reason.into() })
 }
 
 /// Creates a dense store.
@@ -104,6 +118,7 @@ pub unsafe extern "C" fn zrfs_open_dense(path: *const c_char, writer: *mut *mut 
     code::code(|| {
         // SAFETY: the caller's promise is the same.
         let path = unsafe { self::path(path) }?;
+        is_store(path)?;
         // The store's own codec holds.
         let open = || Ok(DenseWriter::open(path, WriterOptions::new(Codec::Zstd))?);
         // SAFETY: the caller's promise is the same.

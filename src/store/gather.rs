@@ -62,10 +62,25 @@ impl Store {
     /// [`Error::Record`], which names the index, if one cannot be read. After an error the contents of `dst` are
     /// unspecified.
     pub fn gather(&self, indices: &[u64], dst: &mut [u8], offsets: &[u64]) -> Result<()> {
+        self.gather_to(indices, dst, offsets, |_| Ok(()))
+    }
+
+    /// The same, where the records' lengths, in the order given, are checked before anything is read.
+    ///
+    /// # Errors
+    /// Those of `check`; otherwise as [`gather`](Store::gather).
+    pub(crate) fn gather_to(
+        &self,
+        indices: &[u64],
+        dst: &mut [u8],
+        offsets: &[u64],
+        check: impl FnOnce(&mut dyn Iterator<Item = u64>) -> Result<()>,
+    ) -> Result<()> {
         if indices.len() != offsets.len() {
             return Err(Error::invalid(format!("{} indices with {} offsets", indices.len(), offsets.len())));
         }
         let entries = self.entries(indices)?;
+        check(&mut entries.iter().map(|entry| u64::from(entry.logic_length)))?;
         self.run(places(indices, &entries, dst, offsets)?, Threads::All)
     }
 

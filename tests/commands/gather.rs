@@ -32,3 +32,28 @@ fn records_come_one_after_the_other() {
     assert!(fails(&mut gather(&["--stream", "a", plain, "1"]), 1).contains("no streams"));
     assert!(fails(&mut gather(&[dir.path().join("absent").to_str().unwrap(), "1"]), 1).contains("absent"));
 }
+
+/// The line that the README has.
+#[test]
+fn options_may_follow_the_indices() {
+    let readme = include_str!("../../README.md");
+    let line = readme.lines().find_map(|line| line.strip_prefix("zrfs gather mnt ")).unwrap();
+    let dir = scratch();
+    let store = dir.path().join("numbers.zr");
+    dense(&store, 20);
+    let run = |line: &str| {
+        let mut command = gather(&["numbers.zr"]);
+        command.args(line.split(' ')).current_dir(dir.path());
+        command
+    };
+    assert_eq!(ok(&mut run(line)), b"");
+    let made = fs::read(dir.path().join("batch.npy")).unwrap();
+    assert!(String::from_utf8_lossy(&made).contains("(12, 4, 8)"));
+
+    assert!(fails(&mut run(line), 1).contains("batch.npy"), "replaced an existing file");
+    assert_eq!(ok(&mut run("-5: --npy batch.npy --force -1,0")), b"");
+    let made = fs::read(dir.path().join("batch.npy")).unwrap();
+    assert!(String::from_utf8_lossy(&made).contains("(7, 4, 8)"));
+    assert_eq!(ok(&mut run("-5: --npy - -1,0")), made);
+    assert!(fails(&mut run("1 --no-such"), 2).contains("--no-such"));
+}
