@@ -317,9 +317,9 @@ fn measure_appends() {
 #[test]
 fn a_mount_is_told_from_a_store() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(dir.path().join(".zrfs")).unwrap();
+    fs::create_dir_all(dir.path().join(".zrfs")).unwrap();
     let error = || Source::open(dir.path()).unwrap_err().to_string();
     assert!(error().contains("no meta.zr"), "{}", error());
-    std::fs::write(dir.path().join(".zrfs/info.json"), "{}").unwrap();
+    fs::write(dir.path().join(".zrfs/info.json"), "{}").unwrap();
     assert!(error().contains("is a mount of one; give the store itself"), "{}", error());
 }
