@@ -55,6 +55,7 @@ impl Stream {
     ///
     /// # Errors
     /// Those of that; [`Error::Record`], which names the index, if one does not have the stream's type.
+    #[cfg(feature = "capi")]
     pub(crate) fn gather_to(&self, indices: &[u64], dst: &mut [u8], offsets: &[u64]) -> Result<()> {
         let dense = self.schema().and_then(|schema| schema.record_bytes());
         self.store().gather_to(indices, dst, offsets, |lengths| match dense {
