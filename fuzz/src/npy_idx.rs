@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{Cursor, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use zrfs::pack::array::{self, ArraySource};
 use zrfs::pack::detect::{Kind, detect_stream};
@@ -15,7 +16,11 @@ thread_local! {
     /// One file in memory, written anew for each input.
     static FILE: RefCell<(File, PathBuf)> = RefCell::new({
         let path = PathBuf::from(format!("/dev/shm/zrfs-fuzz-{}", std::process::id()));
-        (OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a file in /dev/shm"), path)
+        let file = OpenOptions::new().create(true).truncate(true).write(true).open(&path).expect("a file in /dev/shm");
+        // Without a name nothing is left of it, however this process ends.
+        std::fs::remove_file(&path).expect("the file that was just made");
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        (file, path)
     });
 }
 
