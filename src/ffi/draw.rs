@@ -27,13 +27,13 @@ fn with<T>(handle: *const zrfs_sampler, work: impl FnOnce(&mut Sampler) -> Resul
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zrfs_sampler_create(spec: *const c_char, length: u64, sampler: *mut *mut zrfs_sampler) -> i32 {
     code::code(|| {
+        let make = || {
+            // SAFETY: the caller's promise is the same.
+            let spec = unsafe { memory::utf8(spec, "spec") }?.parse()?;
+            Ok(Mutex::new(Sampler::new(spec, length)?))
+        };
         // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(sampler, &[std::ptr::null_mut()], "sampler") }?;
-        // SAFETY: the caller's promise is the same.
-        let spec = unsafe { memory::utf8(spec, "spec") }?.parse()?;
-        let handle = SAMPLERS.add(Mutex::new(Sampler::new(spec, length)?))?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(sampler, &[handle], "sampler") }
+        unsafe { SAMPLERS.hand_over(sampler, "sampler", make) }
     })
 }
 

@@ -4,6 +4,7 @@
 //! another kind are all found out. The price is a look into a table at each call, some 50 ns.
 
 use super::code::{self, Failure};
+use super::memory;
 use crate::fork::Maker;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,6 +45,24 @@ impl<H, T> Handles<H, T> {
         let (maker, table) = &*self.table;
         patiently(|| maker.write(table))?.insert(number, object.into());
         Ok(std::ptr::without_provenance_mut(number))
+    }
+
+    /// Puts what `make` makes into the table and its handle where the caller wants it. Null is told before anything is made,
+    /// and is what stands there after a failure.
+    ///
+    /// # Safety
+    /// If `out` is not null, there is room for a handle.
+    pub(super) unsafe fn hand_over<M: Into<Arc<T>>>(
+        &self,
+        out: *mut *mut H,
+        what: &str,
+        make: impl FnOnce() -> Result<M, Failure>,
+    ) -> Result<(), Failure> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { memory::put(out, &[std::ptr::null_mut()], what) }?;
+        let handle = self.add(make()?)?;
+        // SAFETY: the caller's promise is the same.
+        unsafe { memory::put(out, &[handle], what) }
     }
 
     /// What the handle stands for. It lives on for as long as this is held, also if it is closed meanwhile.

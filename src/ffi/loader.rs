@@ -122,15 +122,12 @@ pub unsafe extern "C" fn zrfs_loader_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn zrfs_loader_next(loader: *mut zrfs_loader, batch: *mut *mut zrfs_batch) -> i32 {
     code::code(|| {
-        // SAFETY: the caller's promise is the same. Null is told before a batch is taken.
-        unsafe { memory::put(batch, &[std::ptr::null_mut()], "batch") }?;
-        let loader = LOADERS.get(loader)?;
-        let Some(next) = loader.next() else {
-            return Err(Failure::new(code::ENDED, "the loader was stopped"));
+        let take = || match LOADERS.get(loader)?.next() {
+            Some(next) => Ok(Held::new(next?)),
+            None => Err(Failure::new(code::ENDED, "the loader was stopped")),
         };
-        let handle = BATCHES.add(Held::new(next?))?;
         // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(batch, &[handle], "batch") }
+        unsafe { BATCHES.hand_over(batch, "batch", take) }
     })
 }
 

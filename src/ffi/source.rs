@@ -56,10 +56,7 @@ unsafe fn add(
     // SAFETY: the caller's promise is the same.
     let path = memory::path(unsafe { memory::text(path, "path") }?.to_bytes())?;
     // SAFETY: the caller's promise is the same.
-    unsafe { memory::put(source, &[std::ptr::null_mut()], "source") }?;
-    let handle = SOURCES.add(open(path)?)?;
-    // SAFETY: the caller's promise is the same.
-    unsafe { memory::put(source, &[handle], "source") }
+    unsafe { SOURCES.hand_over(source, "source", || Ok(open(path)?)) }
 }
 
 /// Opens the store or dataset at `path` for reading.

@@ -1,15 +1,13 @@
 //! Views: batches that a mount gathers, for a program that has nothing but the mount.
 
 use super::batch::{BATCHES, Held, zrfs_batch};
-use super::code::{self, Failure};
+use super::code;
 use super::handles::Handles;
 use super::layout::LoaderOptions;
 use super::loader::{LOADERS, builder, zrfs_loader};
 use super::memory;
 use crate::client::Mount;
-use crate::loader::Batch;
 use std::ffi::c_char;
-use std::ptr::null_mut;
 
 /// What C sees of a mount.
 #[allow(non_camel_case_types)]
@@ -30,16 +28,16 @@ pub unsafe extern "C" fn zrfs_view_open(
     code::code(|| {
         // SAFETY: the caller's promise is the same.
         let path = memory::path(unsafe { memory::text(path, "path") }?.to_bytes())?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(mount, &[null_mut()], "mount") }?;
-        let mut found = Mount::open(path)?;
-        if !stream.is_null() {
+        let find = || {
+            let found = Mount::open(path)?;
+            if stream.is_null() {
+                return Ok(found);
+            }
             // SAFETY: the caller's promise is the same.
-            found = found.stream(unsafe { memory::utf8(stream, "stream") }?)?;
-        }
-        let handle = MOUNTS.add(found)?;
+            Ok(found.stream(unsafe { memory::utf8(stream, "stream") }?)?)
+        };
         // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(mount, &[handle], "mount") }
+        unsafe { MOUNTS.hand_over(mount, "mount", find) }
     })
 }
 
@@ -64,18 +62,6 @@ pub unsafe extern "C" fn zrfs_view_records(mount: *const zrfs_mount, records: *m
     })
 }
 
-/// Hands a batch over.
-///
-/// # Safety
-/// `batch` has room for a handle.
-unsafe fn hand_over(batch: *mut *mut zrfs_batch, make: impl FnOnce() -> Result<Batch, Failure>) -> Result<(), Failure> {
-    // SAFETY: the caller's promise is the same. Null is told before a batch is made.
-    unsafe { memory::put(batch, &[null_mut()], "batch") }?;
-    let handle = BATCHES.add(Held::new(make()?))?;
-    // SAFETY: the caller's promise is the same.
-    unsafe { memory::put(batch, &[handle], "batch") }
-}
-
 /// The records at these indices.
 ///
 /// # Safety
@@ -92,7 +78,7 @@ pub unsafe extern "C" fn zrfs_view_gather(
         // SAFETY: the caller's promise is the same.
         let indices = unsafe { memory::numbers(indices, n, "indices") }?;
         // SAFETY: the caller's promise is the same.
-        unsafe { hand_over(batch, || Ok(mount.gather(&indices)?)) }
+        unsafe { BATCHES.hand_over(batch, "batch", || Ok(Held::new(mount.gather(&indices)?))) }
     })
 }
 
@@ -112,7 +98,7 @@ pub unsafe extern "C" fn zrfs_view_sample(
         // SAFETY: the caller's promise is the same.
         let spec = unsafe { memory::utf8(spec, "spec") }?.parse()?;
         // SAFETY: the caller's promise is the same.
-        unsafe { hand_over(batch, || Ok(mount.sample(&spec, step)?)) }
+        unsafe { BATCHES.hand_over(batch, "batch", || Ok(Held::new(mount.sample(&spec, step)?))) }
     })
 }
 
@@ -128,13 +114,13 @@ pub unsafe extern "C" fn zrfs_view_loader(
     loader: *mut *mut zrfs_loader,
 ) -> i32 {
     code::code(|| {
-        // SAFETY: the caller's promise is the same. Null is told before threads are started.
-        unsafe { memory::put(loader, &[null_mut()], "loader") }?;
-        let mount = MOUNTS.get(mount)?;
+        let make = || {
+            let mount = MOUNTS.get(mount)?;
+            // SAFETY: the caller's promise is the same.
+            let builder = unsafe { builder(options) }?;
+            Ok(builder.mount((*mount).clone()).build()?)
+        };
         // SAFETY: the caller's promise is the same.
-        let builder = unsafe { builder(options) }?;
-        let handle = LOADERS.add(builder.mount((*mount).clone()).build()?)?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(loader, &[handle], "loader") }
+        unsafe { LOADERS.hand_over(loader, "loader", make) }
     })
 }

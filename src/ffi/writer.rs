@@ -39,11 +39,8 @@ unsafe fn add(
     writer: *mut *mut zrfs_writer,
     make: impl FnOnce() -> Result<DenseWriter, Failure>,
 ) -> Result<(), Failure> {
-    // SAFETY: the caller's promise is the same. Null is told before anything is made.
-    unsafe { memory::put(writer, &[std::ptr::null_mut()], "writer") }?;
-    let handle = WRITERS.add(Mutex::new(Some(make()?)))?;
     // SAFETY: the caller's promise is the same.
-    unsafe { memory::put(writer, &[handle], "writer") }
+    unsafe { WRITERS.hand_over(writer, "writer", || Ok(Mutex::new(Some(make()?)))) }
 }
 
 /// # Safety
