@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
 use crate::storage::{StoreFile, read_exact_at};
-use crate::sys::{View, major_faults};
+use crate::sys::{Then, View, major_faults};
 use std::cell::RefCell;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +29,8 @@ const KEEP: usize = 8 << 20;
 const RECORDS_AHEAD: usize = 6;
 /// Of a batch that may wait for a disk, at most so many bytes are asked for beforehand.
 const ASKED: u64 = 64 << 20;
+/// The processor's caches do not hold a batch of so many bytes until it is used.
+const LARGE: u64 = 32 << 20;
 /// One record in so many is looked for in the page cache, to see whether the others are there.
 const SAMPLE: usize = 8;
 /// More page faults that waited for a disk than one for so many records: the store is not in the page cache.
@@ -87,10 +89,13 @@ pub(super) struct Fetch<'a> {
     chunk_bytes: u64,
     many_chunks: bool,
     cold: &'a AtomicBool,
+    /// What becomes of the records.
+    then: Then,
 }
 
 impl<'a> Fetch<'a> {
-    pub(super) fn new(store: &'a Store, codec: Codec) -> Self {
+    /// For a batch of so many bytes.
+    pub(super) fn new(store: &'a Store, codec: Codec, bytes: u64) -> Self {
         Fetch {
             files: &store.files,
             decoder: &store.decoder,
@@ -98,6 +103,7 @@ impl<'a> Fetch<'a> {
             chunk_bytes: store.layout.chunk_bytes,
             many_chunks: store.header().tail_chunk >= MANY_CHUNKS,
             cold: &store.place.cold,
+            then: if bytes < LARGE { Then::Used } else { Then::Left },
         }
     }
 
@@ -176,7 +182,7 @@ impl<'a> Fetch<'a> {
         let at = u64::from(task.entry.offset);
         match self.codec {
             Codec::Raw => {
-                from.read(at, task.dst)?;
+                from.read(at, task.dst, self.then)?;
                 match task.sum {
                     NO_SUM => Ok(()),
                     stored => match sums::compare(stored, sums::sum(task.dst)) {
@@ -191,7 +197,7 @@ impl<'a> Fetch<'a> {
                     // Reserved in step with what the file really holds, not with what the entry claims.
                     grow(stored, n, file, &self.files.path(part), at)?;
                 }
-                from.read(at, &mut stored[..n])?;
+                from.read(at, &mut stored[..n], Then::Used)?;
                 // From a copy: the decoder is safe for any bytes, but not for bytes that change while it looks at them.
                 let decoded = self.decoder.decode(&stored[..n], task.dst);
                 if stored.len() > KEEP {
@@ -210,9 +216,9 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    fn read(&self, at: u64, buf: &mut [u8]) -> Result<()> {
+    fn read(&self, at: u64, buf: &mut [u8], then: Then) -> Result<()> {
         match self {
-            Source::Memory(view) if view.copy(at, buf) => Ok(()),
+            Source::Memory(view) if view.copy(at, buf, then) => Ok(()),
             // The map is as long as a chunk can be, and entries are checked against that.
             Source::Memory(_) => Err(Error::invalid(format!("byte {at} is beyond what a chunk can hold"))),
             Source::File(file, path) => read_exact_at(*file, path, buf, at, "the record"),

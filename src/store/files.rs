@@ -5,7 +5,7 @@ use crate::fork::Maker;
 use crate::format::Entry;
 use crate::format::table::ENTRY_LEN;
 use crate::storage::{Storage, StoreFile, read_exact_at};
-use crate::sys::Mapped;
+use crate::sys::{Mapped, Then};
 use lru::LruCache;
 use std::ffi::OsStr;
 use std::num::NonZeroUsize;
@@ -251,7 +251,7 @@ impl Files {
                     if let Some(&coming) = coming {
                         view.prefetch(at(coming), ENTRY_LEN);
                     }
-                    let there = view.copy(at(index), &mut bytes);
+                    let there = view.copy(at(index), &mut bytes, Then::Used);
                     entries.push(Entry::decode(&bytes));
                     there
                 })

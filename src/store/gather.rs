@@ -8,6 +8,7 @@ use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
 use crate::pool::pool;
 use crate::storage::read_exact_at;
+use crate::sys::{Then, copy_slice};
 
 /// Below this many bytes a batch is gathered by the caller alone: waking other threads would cost more than it saves.
 /// Decoding does more work a byte than copying, so it is shared out earlier.
@@ -197,32 +198,65 @@ impl Store {
     fn run(&self, mut tasks: Vec<Task<'_>>, threads: Threads) -> Result<()> {
         let codec = self.codec();
         let repeats = if codec == Codec::Raw { Vec::new() } else { take_repeats(&mut tasks) };
-        if self.verify_on_read && self.sums.is_some() {
-            let indices: Vec<u64> = tasks.iter().map(|t| t.index).collect();
-            let sure_from = self.sure_from()?;
-            for (task, sum) in tasks.iter_mut().zip(self.stored_sums(&indices)?) {
-                task.sum = if task.index < sure_from { NO_SUM } else { sum };
-            }
+        let compares = self.verify_on_read && self.sums.is_some();
+        if compares {
+            self.give_sums(&mut tasks)?;
         }
         self.share_out(&mut tasks, threads)?;
+        if compares {
+            self.note_compared(&tasks);
+        }
         if !repeats.is_empty() {
             tasks.sort_unstable_by_key(|task| task.index);
         }
         for repeat in repeats {
             if let Ok(k) = tasks.binary_search_by_key(&repeat.index, |task| task.index) {
-                repeat.dst.copy_from_slice(tasks[k].dst);
+                copy_slice(repeat.dst, tasks[k].dst, Then::Used);
             }
         }
         Ok(())
     }
 
+    /// Gives each task whose record is to be compared the checksum that it must have.
+    fn give_sums(&self, tasks: &mut [Task<'_>]) -> Result<()> {
+        // In a forked child that finds the lock taken, perhaps for good, all are compared.
+        let known = self.maker.lock(&self.compared).map(|mut compared| {
+            if self.place.is_cold() {
+                // What was compared may have left the page cache, and then it comes from the disk anew.
+                compared.clear();
+            }
+            tasks.iter().map(|task| compared.has(task.index)).collect()
+        });
+        let known: Vec<bool> = known.unwrap_or_else(|| vec![false; tasks.len()]);
+        let indices: Vec<u64> = tasks.iter().zip(&known).filter(|(_, known)| !**known).map(|(t, _)| t.index).collect();
+        if indices.is_empty() {
+            return Ok(());
+        }
+        let sure_from = self.sure_from()?;
+        let new = tasks.iter_mut().zip(known).filter(|(_, known)| !known).map(|(task, _)| task);
+        for (task, sum) in new.zip(self.stored_sums(&indices)?) {
+            task.sum = if task.index < sure_from { NO_SUM } else { sum };
+        }
+        Ok(())
+    }
+
+    /// Notes the records that were compared, all of which matched.
+    fn note_compared(&self, tasks: &[Task<'_>]) {
+        let mut new = tasks.iter().filter(|task| task.sum != NO_SUM).peekable();
+        if new.peek().is_some()
+            && let Some(mut compared) = self.maker.lock(&self.compared)
+        {
+            new.for_each(|task| compared.add(task.index));
+        }
+    }
+
     fn share_out(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
-        let fetch = Fetch::new(self, self.codec());
+        let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
+        let fetch = Fetch::new(self, self.codec(), bytes);
         if tasks.len() < 2 {
             return fetch.here(tasks);
         }
         fetch.begin(tasks);
-        let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
         if threads == Threads::One || bytes < worth_sharing(self.codec()) {
             return fetch.here(tasks);
         }

@@ -4,6 +4,7 @@ mod append;
 mod compact;
 #[cfg(test)]
 mod compact_tests;
+mod compared;
 #[cfg(test)]
 mod crash_tests;
 mod delete;
@@ -52,12 +53,13 @@ use crate::format::journal::Moved;
 use crate::format::table::ENTRY_LEN;
 use crate::format::{Codec, DICT_FILE, Entry, Header, Layout, META_FILE, header::HEADER_LEN};
 use crate::storage::{Disk, Storage, StoreFile, read_at_most, read_exact_at};
+use compared::Compared;
 use fetch::Place;
 use files::{FEW, Files, Part};
 use locks::{InUse, is_vouched_for};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use sums::Sums;
 
 /// A reader tries so often to open a store that is being changed.
@@ -111,10 +113,12 @@ impl OpenOptions {
         self
     }
 
-    /// Compares raw records with their checksums whenever one is read whole, so that a damaged one is an error instead
-    /// of wrong bytes. Records without a checksum, and parts of raw records
+    /// Compares raw records with their checksums when one is first read whole, so that a damaged one is an error instead
+    /// of wrong bytes; and again when it may have been read from the disk anew, because the store was not in the page
+    /// cache meanwhile. Records without a checksum, and parts of large raw records
     /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared. Costs three
-    /// small reads a batch, one for neighbouring checksums, and the sum of the bytes, at several GB/s a core.
+    /// small reads a batch and the sum of the bytes, at several GB/s a core, as long as there is anything to compare; and
+    /// a bit of memory for each record up to the last one that was read, in pieces of 1 KiB where any was.
     #[must_use]
     pub fn verify_on_read(mut self, yes: bool) -> Self {
         self.verify_on_read = yes;
@@ -161,6 +165,7 @@ impl OpenOptions {
         check_files(&files, &header, self.layout, self.salvage || crashed)?;
         let decoder = load_decoder(&files, &header)?;
         let sums = if header.codec == Codec::Raw { Sums::open(&files, &*meta)? } else { None };
+        let sums = if self.verify_on_read { sums.map(Sums::map) } else { sums };
         // An interrupted deletion is finished by the next writer; until then a reader reads as if it were.
         let (moved, deleted) = match delete::read_journal(&files)? {
             delete::Found::Journal(journal) if delete::is_pending(&journal, &header) => {
@@ -188,6 +193,7 @@ impl OpenOptions {
             deleted,
             sums,
             verify_on_read,
+            compared: Mutex::default(),
             place: Place::default(),
             _in_use: in_use,
         })
@@ -230,6 +236,8 @@ pub struct Store {
     /// The checksums of a raw store that has some.
     sums: Option<Sums>,
     verify_on_read: bool,
+    /// The raw records that were found to match their checksums.
+    compared: Mutex<Compared>,
     place: Place,
     _in_use: InUse,
 }

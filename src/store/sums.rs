@@ -5,12 +5,13 @@
 //! append or a deletion breaks the seal of the header (see [`Note`](crate::format::header::Note)); a compaction may
 //! bring back the very header that was there, but writes `meta.zr` later than zrfs said it would.
 
-use super::files::{Files, read_near};
+use super::files::{FEW, Files, read_near};
 use super::read_header;
 use crate::error::{Error, Result};
 use crate::format::sums::{HEAD_LEN, Head, NO_SUM, SUM_LEN, offset_of, sum_of};
 use crate::format::{META_FILE, SUMS_FILE};
 use crate::storage::{StoreFile, read_at_most, write_all_at};
+use crate::sys::{Mapped, Then};
 use std::io::{ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,6 +25,9 @@ pub(super) const NEVER: u64 = u64::MAX;
 const LEASE: Duration = Duration::from_secs(60);
 /// It says so again when less than this is left.
 const MARGIN: Duration = Duration::from_secs(5);
+
+/// So many sums are kept as memory, where they are; those after them are read.
+const MAPPED: u64 = 1 << 30;
 
 /// A record's bytes are read in pieces of this length to be summed.
 const PIECE: usize = 1 << 20;
@@ -40,6 +44,8 @@ pub(super) struct Sums {
     dirty: bool,
     /// The file's name is durable.
     named: bool,
+    /// The file as memory, for who asks for many sums again and again.
+    map: Option<Mapped>,
 }
 
 impl Sums {
@@ -55,9 +61,15 @@ impl Sums {
             log::warn!("{}: the checksums do not count, for their head is damaged", path.display());
             return Ok(None);
         };
-        let mut sums = Sums { file, path, head, sure_from: NEVER, dirty: false, named: true };
+        let mut sums = Sums { file, path, head, sure_from: NEVER, dirty: false, named: true, map: None };
         sums.sure_from = sums.sure_from(meta)?;
         Ok(Some(sums))
+    }
+
+    /// Keeps the file as memory from now on, where that is possible.
+    pub(super) fn map(mut self) -> Self {
+        self.map = self.file.map(offset_of(MAPPED));
+        self
     }
 
     /// The sums of a new store.
@@ -65,7 +77,7 @@ impl Sums {
         let path = files.dir().join(SUMS_FILE);
         let file = files.storage().create_new(&path).map_err(Error::io("create", &path))?;
         let head = Head { doubtful: 0, until: UNIX_EPOCH };
-        let sums = Sums { file, path, head, sure_from: 0, dirty: false, named: false };
+        let sums = Sums { file, path, head, sure_from: 0, dirty: false, named: false, map: None };
         sums.write_head()?;
         Ok(sums)
     }
@@ -77,7 +89,7 @@ impl Sums {
         let mut sums = match files.storage().open_rw(&path) {
             Ok(file) => {
                 let (head, dirty) = (Head { doubtful: length, until: UNIX_EPOCH }, false);
-                let mut sums = Sums { file, path, head, sure_from: NEVER, dirty, named: true };
+                let mut sums = Sums { file, path, head, sure_from: NEVER, dirty, named: true, map: None };
                 sums.sure_from = sums.sure_from(meta)?;
                 if sums.sure_from != NEVER {
                     sums.head.doubtful = sums.sure_from.min(length);
@@ -115,6 +127,9 @@ impl Sums {
 
     /// The sums of the records `indices`, in the order given; [`NO_SUM`] where there is none.
     pub(super) fn get(&self, indices: &[u64]) -> Result<Vec<u32>> {
+        if let Some(sums) = self.mapped(indices) {
+            return Ok(sums);
+        }
         let mut sums = Vec::with_capacity(indices.len());
         read_near::<SUM_LEN>(
             indices,
@@ -127,6 +142,26 @@ impl Sums {
             |bytes| sums.push(u32::from_le_bytes(*bytes)),
         )?;
         Ok(sums)
+    }
+
+    /// The same from memory; `None` where that is not possible, or not worth it.
+    fn mapped(&self, indices: &[u64]) -> Option<Vec<u32>> {
+        let map = self.map.as_ref().filter(|_| indices.len() >= FEW)?;
+        let size = self.file.size().ok()?;
+        let read = map.read(
+            || self.file.size(),
+            |view| {
+                let sum = |&index: &u64| {
+                    let mut bytes = [0; SUM_LEN];
+                    // Records may have been appended by a program that makes no sums.
+                    let is_there = offset_of(index).checked_add(SUM_LEN as u64).is_some_and(|end| end <= size);
+                    (!is_there || view.copy(offset_of(index), &mut bytes, Then::Used))
+                        .then(|| u32::from_le_bytes(bytes))
+                };
+                indices.iter().map(sum).collect()
+            },
+        );
+        read.ok().flatten()
     }
 
     /// Writes the sums of the records from `first` on.

@@ -97,6 +97,30 @@ fn a_changed_byte_is_named() {
 }
 
 #[test]
+fn what_is_in_the_page_cache_is_compared_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = make(&dir, 40);
+    let all: Vec<u64> = (0..40).collect();
+    let store = OpenOptions::new().verify_on_read(true).open(&path).unwrap();
+    // Whether the store is in the page cache is only known after this one.
+    store.gather_packed(&all[..20]).unwrap();
+    store.gather_packed(&all[..20]).unwrap();
+    flip(&path, 3);
+    flip(&path, 30);
+    let packed = |indices: &[u64]| store.gather_packed(indices).map(drop).map_err(|e| e.to_string());
+    packed(&[19, 3, 0, 1, 2]).unwrap();
+    for _ in 0..2 {
+        assert!(packed(&[19, 3, 0, 30, 2]).unwrap_err().contains("record 30"));
+    }
+    // From the disk again, it is compared again.
+    store.forget().unwrap();
+    for _ in 0..2 {
+        assert!(packed(&[19, 3, 0, 1, 2]).unwrap_err().contains("record 3"));
+    }
+    packed(&all[5..25]).unwrap();
+}
+
+#[test]
 fn a_changed_checksum_is_noticed() {
     let dir = tempfile::tempdir().unwrap();
     let path = make(&dir, 4);

@@ -1,6 +1,7 @@
 //! Files read through memory maps, of which a reader gets copies and never a reference.
 
 use super::bus;
+use super::copy::{Then, copy};
 use memmap2::{Advice, Mmap, MmapOptions};
 use std::cell::Cell;
 use std::fs::File;
@@ -70,12 +71,12 @@ impl Mapped {
 impl View<'_> {
     /// Copies the bytes from `offset` on; `false`, and nothing copied, where the mapping does not reach so far.
     #[must_use]
-    pub fn copy(&self, offset: u64, dst: &mut [u8]) -> bool {
+    pub(crate) fn copy(&self, offset: u64, dst: &mut [u8], then: Then) -> bool {
         let Some(start) = self.place(offset, dst.len()) else { return false };
         self.end.set(self.end.get().max(offset + dst.len() as u64));
         // SAFETY: `place` is inside the mapping, and `dst` is memory of its own. Where the file has no byte, the guard that
         // this view stands under makes one.
-        unsafe { std::ptr::copy_nonoverlapping(start, dst.as_mut_ptr(), dst.len()) };
+        unsafe { copy(start, dst.as_mut_ptr().cast(), dst.len(), then) };
         true
     }
 
@@ -116,7 +117,7 @@ mod tests {
     fn copied(mapped: &Mapped, file: &File, offset: u64, len: usize) -> Result<Vec<u8>, Cut> {
         let mut dst = vec![1; len];
         let size = || Ok(file.metadata()?.len());
-        if mapped.read(size, |view| view.copy(offset, &mut dst))? { Ok(dst) } else { Err(Cut) }
+        if mapped.read(size, |view| view.copy(offset, &mut dst, Then::Used))? { Ok(dst) } else { Err(Cut) }
     }
 
     #[test]

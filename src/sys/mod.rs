@@ -1,11 +1,14 @@
 //! What the operating system offers only through unsafe calls: the one place of the engine that makes any.
 //!
-//! [`mapped`] reads files through memory maps, [`bus`] lives through a file that is cut short meanwhile.
+//! [`mapped`] reads files through memory maps, [`bus`] lives through a file that is cut short meanwhile, [`copy`] is how
+//! large records are copied.
 #![allow(unsafe_code)]
 
 mod bus;
+mod copy;
 mod mapped;
 
+pub(crate) use copy::{Then, copy_slice};
 pub use mapped::Mapped;
 pub(crate) use mapped::View;
 
