@@ -4,8 +4,9 @@
 //! each process makes a pool of its own, when it first has something to share out. Nothing here waits for another thread:
 //! while one makes the pool, or where none can be made, callers do their work themselves.
 
-use rayon::prelude::*;
+use crate::sys::Team;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,18 +15,20 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 struct Slot {
     /// The process, or 0 while there is none.
     pid: AtomicU32,
-    /// Set once it is made; `None` in it where it could not be.
-    pool: OnceLock<Option<rayon::ThreadPool>>,
+    /// Set once it is made.
+    team: OnceLock<Team>,
 }
 
 /// So many generations of processes that fork and then gather have a pool; those after them do without.
 const GENERATIONS: usize = 32;
+/// Items that are handled one by one are taken in so many pieces a thread, to even out those that take longer.
+const PIECES: usize = 16;
 
-static SLOTS: [Slot; GENERATIONS] = [const { Slot { pid: AtomicU32::new(0), pool: OnceLock::new() } }; GENERATIONS];
+static SLOTS: [Slot; GENERATIONS] = [const { Slot { pid: AtomicU32::new(0), team: OnceLock::new() } }; GENERATIONS];
 
-/// What work is shared out on: a pool, or the calling thread alone.
+/// What work is shared out on: the calling thread, and those that help it.
 #[derive(Clone, Copy)]
-pub(crate) struct Pool(Option<&'static rayon::ThreadPool>);
+pub(crate) struct Pool(Option<&'static Team>);
 
 /// The pool of this process; the first call starts its threads. Costs a `getpid`.
 pub(crate) fn pool() -> Pool {
@@ -34,114 +37,101 @@ pub(crate) fn pool() -> Pool {
         match slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire) {
             // This thread is the one to fill it, so setting it waits for nobody.
             Ok(_) => {
-                let _ = slot.pool.set(start());
-                return Pool(slot.pool.get().and_then(Option::as_ref));
+                let _ = slot.team.set(start());
+                return Pool(slot.team.get());
             }
-            Err(owner) if owner == pid => return Pool(slot.pool.get().and_then(Option::as_ref)),
+            Err(owner) if owner == pid => return Pool(slot.team.get()),
             Err(_) => {}
         }
     }
     Pool(None)
 }
 
-/// On how many threads this process shares out work. The first call starts them, and they run on the processors that the
-/// calling thread may use: a program that binds its threads calls this before.
+/// On how many threads this process shares out work, the calling one included. The first call starts the others, and they
+/// run on the processors that the calling thread may use: a program that binds its threads calls this before.
 pub fn threads() -> usize {
     pool().threads()
 }
 
-fn start() -> Option<rayon::ThreadPool> {
-    let built = rayon::ThreadPoolBuilder::new().thread_name(|n| format!("zrfs-{n}")).build();
-    built.inspect_err(|e| log::warn!("no threads can be started ({e}); working on one")).ok()
-}
-
-/// Whether this thread works for a pool: this one, or one of the caller's. Work within work stays there. To wait in one pool
-/// for another, a thread would take up more of its own pool's work meanwhile, which waits in turn, until the stack ends.
-fn is_worker() -> bool {
-    rayon::current_thread_index().is_some()
+fn start() -> Team {
+    // The caller is one of them.
+    Team::start(std::thread::available_parallelism().map_or(1, usize::from) - 1)
 }
 
 impl Pool {
-    /// How many threads work.
+    /// How many threads work, the caller's included.
     pub(crate) fn threads(self) -> usize {
-        self.0.map_or(1, rayon::ThreadPool::current_num_threads)
+        1 + self.0.map_or(0, Team::members)
     }
 
-    /// What `work` makes of each item, in their order.
-    pub(crate) fn map<T: Sync, R: Send>(self, items: &[T], work: impl Fn(&T) -> R + Sync + Send) -> Vec<R> {
+    /// Runs `work` on the calling thread and on others, all in all on up to `threads`, until it has ended on all of them.
+    fn run(self, threads: usize, work: &(dyn Fn() + Sync)) {
         match self.0 {
-            Some(_) if items.len() > 1 && is_worker() => items.par_iter().map(work).collect(),
-            Some(pool) if items.len() > 1 => pool.install(|| items.par_iter().map(work).collect()),
-            _ => items.iter().map(work).collect(),
+            Some(team) if threads > 1 => team.with(threads - 1, work, work),
+            _ => work(),
         }
     }
 
+    /// What `work` makes of each item, in their order.
+    pub(crate) fn map<T: Sync, R: Send>(self, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+        let size = items.len().div_ceil(self.threads() * PIECES).max(1);
+        let (left, made) = (Mutex::new(items.chunks(size).enumerate()), Mutex::new(BTreeMap::new()));
+        self.run(items.len().div_ceil(size), &|| {
+            loop {
+                // Taken in a statement of its own, which ends the lock.
+                let Some((k, piece)) = lock(&left).next() else { break };
+                let results: Vec<R> = piece.iter().map(&work).collect();
+                lock(&made).insert(k, results);
+            }
+        });
+        made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().flatten().collect()
+    }
+
     /// Does `work` on each `size` items; stops at an error, though not at once.
-    ///
-    /// The calling thread works, too: it would have to be woken after the others otherwise, and waking a thread costs as
-    /// much as copying 100 KiB.
     pub(crate) fn try_chunks<T: Send, E: Send>(
         self,
         items: &mut [T],
         size: usize,
-        work: impl Fn(&mut [T]) -> Result<(), E> + Sync + Send,
+        work: impl Fn(&mut [T]) -> Result<(), E> + Sync,
     ) -> Result<(), E> {
-        let pool = match self.0 {
-            Some(_) if items.len() > size && is_worker() => return items.par_chunks_mut(size).try_for_each(work),
-            Some(pool) if items.len() > size => pool,
-            _ => return items.chunks_mut(size).try_for_each(work),
-        };
-        let helpers = items.len().div_ceil(size).min(pool.current_num_threads()) - 1;
+        let threads = items.len().div_ceil(size);
         let (left, failed) = (Mutex::new(items.chunks_mut(size)), Mutex::new(None));
-        let turns = || {
+        self.run(threads, &|| {
             loop {
-                // Taken in a statement of its own, which ends the lock.
                 let Some(chunk) = lock(&left).next() else { break };
                 if let Err(e) = work(chunk) {
                     lock(&failed).get_or_insert(e);
                     lock(&left).by_ref().for_each(drop);
                 }
             }
-        };
-        pool.in_place_scope(|scope| {
-            for _ in 0..helpers {
-                scope.spawn(|_| turns());
-            }
-            turns();
         });
         lock(&failed).take().map_or(Ok(()), Err)
     }
-}
 
-impl Pool {
     /// Does `work` on each item on all threads, and hands what it makes to `take` on the calling thread, in the order of the
     /// items, as soon as it is there. Stops at the first error, though not at once.
     pub(crate) fn in_order<T: Sync, R: Send, E>(
         self,
         items: &[T],
-        work: impl Fn(&T) -> R + Sync + Send,
+        work: impl Fn(&T) -> R + Sync,
         mut take: impl FnMut(&T, R) -> Result<(), E>,
     ) -> Result<(), E> {
-        let pool = match self.0 {
-            Some(pool) if items.len() > 1 && !is_worker() => pool,
-            _ => return items.iter().try_for_each(|item| take(item, work(item))),
+        let Some(team) = self.0.filter(|_| items.len() > 1) else {
+            return items.iter().try_for_each(|item| take(item, work(item)));
         };
         let next = AtomicUsize::new(0);
+        // Whoever takes an item tells what came of it, so that nobody waits for it in vain.
         let one = || {
             let k = next.fetch_add(1, Ordering::Relaxed);
-            items.get(k).map(|item| (k, work(item)))
+            items.get(k).map(|item| (k, catch_unwind(AssertUnwindSafe(|| work(item)))))
         };
         let (done, inbox) = channel();
-        pool.in_place_scope(|scope| {
-            for _ in 1..pool.current_num_threads().min(items.len()) {
-                let (done, one) = (done.clone(), &one);
-                scope.spawn(move |_| {
-                    // Nobody listens after an error.
-                    while one().is_some_and(|made| done.send(made).is_ok()) {}
-                });
-            }
-            drop(done);
-            let mut early: BTreeMap<usize, R> = BTreeMap::new();
+        let help = || {
+            // Nobody listens after an error.
+            while one().is_some_and(|made| done.send(made).is_ok()) {}
+        };
+        let here = || {
+            let mut early = BTreeMap::new();
             for (k, item) in items.iter().enumerate() {
                 let made = loop {
                     early.extend(inbox.try_iter());
@@ -149,24 +139,24 @@ impl Pool {
                         break made;
                     }
                     // Instead of waiting for another thread, and being woken in the middle of its work, do as it does.
-                    match one().or_else(|| inbox.recv().ok()) {
-                        Some((at, made)) => drop(early.insert(at, made)),
-                        // A thread panicked, which the scope passes on.
-                        None => return Ok(()),
+                    // Where nothing is left to do, another one has what is missed here.
+                    if let Some((at, made)) = one().or_else(|| inbox.recv().ok()) {
+                        early.insert(at, made);
                     }
                 };
-                if let Err(e) = take(item, made) {
-                    drop(inbox);
+                let taken = made.map(|made| take(item, made));
+                if !matches!(taken, Ok(Ok(()))) {
                     next.store(items.len(), Ordering::Relaxed);
-                    return Err(e);
                 }
+                taken.unwrap_or_else(|panic| resume_unwind(panic))?;
             }
             Ok(())
-        })
+        };
+        team.with((team.members()).min(items.len() - 1), &help, here)
     }
 }
 
-/// A panic in the work is passed on by the scope; what it left behind the lock is whole.
+/// A panic in the work is passed on; what it left behind the lock is whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -174,6 +164,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rayon::prelude::*;
 
     #[test]
     fn with_a_pool_and_without_it_is_the_same() {
@@ -218,7 +209,7 @@ mod tests {
             assert_eq!(pool.in_order(nothing, |n| *n, |_, _| Err(())), Ok(()));
         }
         let panics = || pool().in_order(&items, |n| assert!(*n != 250), |_, ()| Ok::<(), ()>(()));
-        assert!(std::panic::catch_unwind(panics).is_err());
+        assert!(catch_unwind(panics).is_err());
     }
 
     /// Callers with a pool of their own, whose threads all wait for ours at once.

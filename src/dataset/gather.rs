@@ -2,7 +2,35 @@
 
 use super::Stream;
 use crate::error::{Error, Result};
-use crate::store::Threads;
+use crate::store::{self, Threads};
+
+/// Records of a stream that were looked up, and are still to be read.
+#[derive(Debug)]
+pub struct Found<'s>(store::Found<'s>);
+
+impl Found<'_> {
+    /// Where each record begins when they stand one after the other, and where the last one ends.
+    pub fn offsets(&self) -> &[u64] {
+        self.0.offsets()
+    }
+
+    /// Reads them one after the other into `dst`, whose length must be the last of the offsets; on all cores, where there is
+    /// enough to do.
+    ///
+    /// # Errors
+    /// [`Error::BufferTooSmall`]; [`Error::Record`], which names the index, if one cannot be read.
+    pub fn read(self, dst: &mut [u8]) -> Result<()> {
+        self.0.read(dst, Threads::All).map(drop)
+    }
+
+    /// The same on the calling thread alone: for who gathers several batches at the same time.
+    ///
+    /// # Errors
+    /// As [`read`](Found::read).
+    pub fn read_here(self, dst: &mut [u8]) -> Result<()> {
+        self.0.read(dst, Threads::One).map(drop)
+    }
+}
 
 impl Stream {
     /// Reads the records `indices` (any order, repeats allowed) one after the other into the buffer that `room` gives for
@@ -23,18 +51,6 @@ impl Stream {
         self.gather_on(indices, Threads::All, room)
     }
 
-    /// The same on the calling thread alone: for who gathers several batches at the same time.
-    ///
-    /// # Errors
-    /// As [`gather_into`](Stream::gather_into).
-    pub fn gather_here_into<'a>(
-        &self,
-        indices: &[u64],
-        room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
-    ) -> Result<Vec<u64>> {
-        self.gather_on(indices, Threads::One, room)
-    }
-
     /// The same on threads of the caller's choice.
     pub(crate) fn gather_on<'a>(
         &self,
@@ -42,13 +58,21 @@ impl Stream {
         threads: Threads,
         room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
     ) -> Result<Vec<u64>> {
-        let dense = self.schema().and_then(|schema| schema.record_bytes());
-        self.store().gather_into(indices, threads, |offsets| {
-            if let Some(length) = dense {
-                self.all_have(indices, &mut offsets.windows(2).map(|at| at[1] - at[0]), length)?;
-            }
-            room(offsets)
-        })
+        let found = self.look_up(indices)?;
+        let dst = room(found.offsets())?;
+        found.0.read(dst, threads)
+    }
+
+    /// Looks the records `indices` up, to be read together once there is room for them.
+    ///
+    /// # Errors
+    /// As [`gather_into`](Stream::gather_into), except for what is only seen when they are read.
+    pub fn look_up<'s>(&'s self, indices: &'s [u64]) -> Result<Found<'s>> {
+        let found = self.store().look_up(indices)?;
+        if let Some(length) = self.schema().and_then(|schema| schema.record_bytes()) {
+            self.all_have(indices, &mut found.offsets().windows(2).map(|at| at[1] - at[0]), length)?;
+        }
+        Ok(Found(found))
     }
 
     /// Reads the records `indices` into `dst`, each to its own of the `offsets`; as [`Store::gather`](crate::Store::gather).

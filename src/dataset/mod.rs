@@ -20,6 +20,7 @@ mod writer;
 
 pub use compact::compact;
 pub use dense::DenseWriter;
+pub use gather::Found;
 pub use ragged::{RaggedMark, RaggedWriter};
 pub use read::{Records, Values};
 pub use stream::Stream;

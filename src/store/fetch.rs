@@ -89,6 +89,8 @@ pub(super) struct Fetch<'a> {
     chunk_bytes: u64,
     many_chunks: bool,
     cold: &'a AtomicBool,
+    /// Page faults of one part of the batch were counted.
+    watched: AtomicBool,
     /// What becomes of the records.
     then: Then,
 }
@@ -103,6 +105,7 @@ impl<'a> Fetch<'a> {
             chunk_bytes: store.layout.chunk_bytes,
             many_chunks: store.header().tail_chunk >= MANY_CHUNKS,
             cold: &store.place.cold,
+            watched: AtomicBool::new(false),
             then: if bytes < LARGE { Then::Used } else { Then::Left },
         }
     }
@@ -154,9 +157,11 @@ impl<'a> Fetch<'a> {
             && !self.cold.load(Ordering::Relaxed)
             && let Some(map) = self.files.mapped(part, self.chunk_bytes)?
         {
-            let before = major_faults();
+            // Asking the system costs as much as copying some records, so one part of the batch stands for all.
+            let before = (!self.watched.swap(true, Ordering::Relaxed)).then(major_faults);
             let done = map.read(|| file.size(), |view| self.each(part, &*file, tasks, &mut Source::Memory(view)));
-            if major_faults().saturating_sub(before) * FAULTS > tasks.len() as u64 {
+            let faults = before.map_or(0, |before| major_faults().saturating_sub(before));
+            if faults * FAULTS > tasks.len() as u64 {
                 self.cold.store(true, Ordering::Relaxed);
             }
             // Of a file that was cut short nothing counts that was read, errors included; read again, it gives its reason.

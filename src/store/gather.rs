@@ -45,6 +45,32 @@ pub(super) struct Task<'a> {
     pub(super) dst: &'a mut [u8],
 }
 
+/// Records that were looked up and are still to be read.
+#[derive(Debug)]
+pub(crate) struct Found<'s> {
+    store: &'s Store,
+    indices: &'s [u64],
+    entries: Vec<Entry>,
+    offsets: Vec<u64>,
+}
+
+impl Found<'_> {
+    /// Where each begins when they stand one after the other, and where the last one ends.
+    pub(crate) fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// Reads them one after the other into `dst`; returns where each is.
+    ///
+    /// # Errors
+    /// As [`Store::gather`].
+    pub(crate) fn read(self, dst: &mut [u8], threads: Threads) -> Result<Vec<u64>> {
+        let Found { store, indices, entries, offsets } = self;
+        store.run(places(indices, &entries, dst, &offsets[..entries.len()])?, threads)?;
+        Ok(offsets)
+    }
+}
+
 impl Store {
     /// The length in bytes of each of the records `indices`, in the order given.
     ///
@@ -110,6 +136,16 @@ impl Store {
         threads: Threads,
         room: impl FnOnce(&[u64]) -> Result<&'a mut [u8]>,
     ) -> Result<Vec<u64>> {
+        let found = self.look_up(indices)?;
+        let dst = room(&found.offsets)?;
+        found.read(dst, threads)
+    }
+
+    /// Looks the records `indices` up, to be read together.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Corrupt`] or [`Error::Io`] for the first index that fails.
+    pub(crate) fn look_up<'s>(&'s self, indices: &'s [u64]) -> Result<Found<'s>> {
         let entries = self.entries(indices)?;
         let mut offsets = Vec::with_capacity(entries.len() + 1);
         let mut total = 0;
@@ -118,9 +154,7 @@ impl Store {
             total += u64::from(entry.logic_length);
             offsets.push(total);
         }
-        let dst = room(&offsets)?;
-        self.run(places(indices, &entries, dst, &offsets[..entries.len()])?, threads)?;
-        Ok(offsets)
+        Ok(Found { store: self, indices, entries, offsets })
     }
 
     /// Reads one record.
@@ -262,7 +296,7 @@ impl Store {
         }
         // A few shares a thread: small enough to even out records of different lengths.
         let pool = pool();
-        let share = tasks.len().div_ceil(pool.threads() * 4);
+        let share = tasks.len().div_ceil(pool.threads() * 8);
         pool.try_chunks(tasks, share, |share| fetch.here(share))
     }
 }

@@ -41,7 +41,7 @@ pub use compact::Compacted;
 pub(crate) use delete::{Others, doomed, moves};
 #[cfg(feature = "capi")]
 pub(crate) use empty::create_empty;
-pub(crate) use gather::{Threads, worth_sharing};
+pub(crate) use gather::{Found, Threads, worth_sharing};
 pub use rebuild::Rebuilt;
 pub use shared::SharedWriter;
 pub use verify::{Bad, Verified};
