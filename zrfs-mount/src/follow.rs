@@ -10,12 +10,14 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Requests of one thread, and of no other, before it is followed.
-const STEADY: u32 = 32;
+const STEADY: u64 = 32;
 /// After so many more, where it runs is looked at again.
-const AGAIN: u32 = 64;
+const AGAIN: u64 = 64;
+/// A batch that is gathered counts as so many requests before its reader is followed: who asks for batches does little else.
+const GATHER: u64 = 8;
 /// Answers of more bytes are no reason to follow: meanwhile the reader has the bytes before them to work on.
 const LITTLE: usize = 300 << 10;
 /// Stands for all processors.
@@ -34,7 +36,9 @@ pub struct Follower {
     /// The thread that asked last.
     reader: AtomicU32,
     /// Requests that it made since another one asked.
-    requests: AtomicU32,
+    requests: AtomicU64,
+    /// At so many of them, where it runs is looked at.
+    look: AtomicU64,
     /// The processor to serve on.
     home: AtomicU32,
 }
@@ -42,26 +46,43 @@ pub struct Follower {
 impl Default for Follower {
     fn default() -> Self {
         let all = sched_getaffinity(None).ok().filter(|all| all.count() > 1);
-        Follower { all, reader: AtomicU32::new(0), requests: AtomicU32::new(0), home: AtomicU32::new(FREE) }
+        let [reader, home] = [0, FREE].map(AtomicU32::new);
+        Follower { all, reader, requests: AtomicU64::new(0), look: AtomicU64::new(STEADY), home }
     }
 }
 
 impl Follower {
-    /// Notes that the thread `reader` was given `bytes`, and binds or frees the calling thread, which serves.
+    /// Notes that the thread `reader` is given `bytes`, and binds or frees the calling thread, which serves.
     ///
     /// What several serving threads note at once may be mixed up; that costs a move, never an answer.
     pub fn served(&self, reader: u32, bytes: usize) {
+        self.asked(reader, if bytes > LITTLE { None } else { Some(1) });
+    }
+
+    /// The same for a batch that is gathered into the reader's memory.
+    pub fn gathered(&self, reader: u32) {
+        self.asked(reader, Some(GATHER));
+    }
+
+    /// `None` is something that is no reason to follow.
+    fn asked(&self, reader: u32, requests: Option<u64>) {
         let Some(all) = &self.all else { return };
-        let known = self.reader.load(Ordering::Relaxed) == reader;
-        if !known || bytes > LITTLE || reader == 0 {
-            self.reader.store(reader, Ordering::Relaxed);
-            self.requests.store(0, Ordering::Relaxed);
-            self.home.store(FREE, Ordering::Relaxed);
-        } else {
-            let n = self.requests.fetch_add(1, Ordering::Relaxed);
-            if n >= STEADY && (n - STEADY).is_multiple_of(AGAIN) {
-                let home = processor_of(reader).filter(|&cpu| all.is_set(cpu as usize));
-                self.home.store(home.unwrap_or(FREE), Ordering::Relaxed);
+        let known = reader != 0 && self.reader.load(Ordering::Relaxed) == reader;
+        match requests {
+            Some(more) if known => {
+                let is_followed = self.home.load(Ordering::Relaxed) != FREE;
+                let n = self.requests.fetch_add(if is_followed { 1 } else { more }, Ordering::Relaxed);
+                if n >= self.look.load(Ordering::Relaxed) {
+                    self.look.store(n + AGAIN, Ordering::Relaxed);
+                    let home = processor_of(reader).filter(|&cpu| all.is_set(cpu as usize));
+                    self.home.store(home.unwrap_or(FREE), Ordering::Relaxed);
+                }
+            }
+            _ => {
+                self.reader.store(reader, Ordering::Relaxed);
+                self.requests.store(0, Ordering::Relaxed);
+                self.look.store(STEADY, Ordering::Relaxed);
+                self.home.store(FREE, Ordering::Relaxed);
             }
         }
         bind(self.home.load(Ordering::Relaxed), all);
@@ -118,6 +139,17 @@ mod tests {
             assert_eq!(allowed(), 1);
             follower.served(reader + 1, 4096);
             assert_eq!(allowed(), all);
+        });
+    }
+
+    #[test]
+    fn who_asks_for_batches_is_followed_soon() {
+        on_a_thread(|follower, reader| {
+            let all = allowed();
+            (0..STEADY / GATHER).for_each(|_| follower.gathered(reader));
+            assert_eq!(allowed(), all, "not yet");
+            (0..2).for_each(|_| follower.gathered(reader));
+            assert_eq!(allowed(), 1);
         });
     }
 

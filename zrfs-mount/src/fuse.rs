@@ -92,20 +92,26 @@ impl Adaptor {
         Adaptor { fs, follower, gathers, no_open: false, no_opendir: false }
     }
 
-    /// Does what gathers on this thread, unless it is the last one that is free to serve others.
-    fn gather(&self, answer: impl FnOnce(&Fs) + Send + 'static) {
+    /// Does what gathers on this thread, unless it is the last one that is free to serve others; then replies.
+    ///
+    /// The thread counts as free before the reply: whoever gets it may ask for the next batch at once.
+    fn gather<T>(&self, work: impl FnOnce(&Fs) -> T + Send + 'static, reply: impl FnOnce(T) + Send + 'static) {
         match self.gathers.enter() {
-            Some(_slot) => answer(&self.fs),
+            Some(slot) => {
+                let made = work(&self.fs);
+                drop(slot);
+                reply(made);
+            }
             None => {
                 let fs = self.fs.clone();
-                self.gathers.later(Box::new(move || answer(&fs)));
+                self.gathers.later(Box::new(move || reply(work(&fs))));
             }
         }
     }
 
-    /// The same where `ino` says that it may take long; at once otherwise.
+    /// Gives an answer that may take long, where `ino` says so, as a gather; at once otherwise.
     fn where_it_may_take_long(&self, ino: u64, answer: impl FnOnce(&Fs) + Send + 'static) {
-        if Fs::may_gather(ino) { self.gather(answer) } else { answer(&self.fs) }
+        if Fs::may_gather(ino) { self.gather(answer, |()| ()) } else { answer(&self.fs) }
     }
 
     /// Runs an operation and counts it; a panic in it is an `EIO`.
@@ -340,19 +346,25 @@ impl Filesystem for Adaptor {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
-        self.follower.served(req.pid(), 0);
+        let gathers = Fs::gathers(command);
+        if gathers {
+            self.follower.gathered(req.pid());
+        } else {
+            self.follower.served(req.pid(), 0);
+        }
         let caller = Caller { uid: req.uid(), pid: req.pid() };
-        let answer = move |fs: &Fs, data: &[u8]| match Self::guard(fs, Op::Ioctl, ino.0, || {
-            fs.ioctl(caller, ino.0, command, data)
-        }) {
+        let call =
+            move |fs: &Fs, data: &[u8]| Self::guard(fs, Op::Ioctl, ino.0, || fs.ioctl(caller, ino.0, command, data));
+        let answer = |called: Result<Vec<u8>, fuser::Errno>| match called {
             Ok(out) => reply.ioctl(0, &out),
             Err(e) => reply.error(e),
         };
-        if !Fs::gathers(command) {
-            return answer(&self.fs, data);
+        if gathers {
+            let data = data.to_vec();
+            self.gather(move |fs| call(fs, &data), answer);
+        } else {
+            answer(call(&self.fs, data));
         }
-        let data = data.to_vec();
-        self.gather(move |fs| answer(fs, &data));
     }
 
     fn lseek(&self, _req: &Request, _ino: INodeNo, _fh: FileHandle, _offset: i64, _whence: i32, reply: ReplyLseek) {

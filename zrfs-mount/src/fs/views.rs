@@ -12,6 +12,7 @@ use crate::views::{Caller, View, Work, slab};
 use std::sync::Arc;
 use std::time::Duration;
 use zrfs::Error;
+use zrfs::dataset::Found;
 use zrfs::format::Kind;
 use zrfs::sampler::Sampler;
 use zrfs_abi as abi;
@@ -153,21 +154,21 @@ impl Fs {
         if work.indices.iter().any(|&index| index >= length) {
             return Err(Errno::INVAL.into());
         }
-        let parts = streams.iter().map(|&s| self.part(s, &work.indices)).collect::<Result<Vec<Part>, Failure>>()?;
-        let plan = Plan::new(&parts, work.indices.len() as u64)?;
+        // Out of the work, so that it can be changed while they are read.
         let indices = std::mem::take(&mut work.indices);
-        let done = self.fill_view(view, work, &plan, &parts, &indices, drawn.unwrap_or((abi::NO_STEP, length)));
+        let done = self.fill_view(view, work, &streams, &indices, drawn.unwrap_or((abi::NO_STEP, length)));
         work.indices = indices;
-        let seal = done?;
+        let (seal, bytes) = done?;
         self.counters.view_batches.add(1);
-        self.counters.view_bytes.add(plan.bytes);
-        self.views.show(view, seal, plan.bytes);
-        Ok(self.said(view, work, plan.bytes, seal))
+        self.counters.view_bytes.add(bytes);
+        self.views.show(view, seal, bytes);
+        Ok(self.said(view, work, bytes, seal))
     }
 
-    /// What a stream puts into a slab.
-    fn part(&self, s: u16, indices: &[u64]) -> Result<Part, Failure> {
+    /// What a stream puts into a slab, and its records.
+    fn part<'f>(&'f self, s: u16, indices: &'f [u64]) -> Result<(Part, Found<'f>), Failure> {
         let stream = self.stream(s)?;
+        let found = stream.look_up(indices).map_err(|e| self.damaged(s, e))?;
         let mut part = Part {
             number: s,
             name: self.stream_name(s)?.into(),
@@ -202,48 +203,34 @@ impl Fs {
             }
         }
         if part.record_bytes.is_none() {
-            let lengths = stream.store().lengths(indices).map_err(|e| self.damaged(s, e))?;
-            let mut at = 0;
-            part.offsets.push(at);
-            part.offsets.extend(lengths.into_iter().map(|length| {
-                at += u64::from(length);
-                at
-            }));
+            part.offsets = found.offsets().to_vec();
         }
-        Ok(part)
+        Ok((part, found))
     }
 
-    /// Gathers into the view's memory; returns the number of the batch.
+    /// Gathers into the view's memory; returns the number of the batch, and its bytes.
     fn fill_view(
         &self,
         view: &View,
         work: &mut Work,
-        plan: &Plan,
-        parts: &[Part],
+        streams: &[u16],
         indices: &[u64],
         (step, length): (u64, u64),
-    ) -> Result<u64, Failure> {
-        let seal = self.views.next_seal();
+    ) -> Result<(u64, u64), Failure> {
         // Where others gather as well each does so alone: the cores are busy, and nobody has to be woken.
         let at_work = self.views.gathering();
+        let all = streams.iter().map(|&s| self.part(s, indices)).collect::<Result<Vec<_>, Failure>>()?;
+        let (parts, found): (Vec<Part>, Vec<Found<'_>>) = all.into_iter().unzip();
+        let plan = Plan::new(&parts, indices.len() as u64)?;
+        let seal = self.views.next_seal();
         let memory = self.views.room(view, work, plan.bytes, indices.len() as u64)?.bytes_mut();
-        plan.write(memory, parts, indices, [seal, length, step]);
-        for (part, place) in parts.iter().zip(&plan.data) {
-            let place = place.start as usize..place.end as usize;
-            let room = memory.get_mut(place).ok_or(Errno::NOSPC)?;
-            let room = |offsets: &[u64]| {
-                let as_planned = part.record_bytes.is_some() || part.offsets == offsets;
-                if as_planned { Ok(room) } else { Err(Error::invalid("the records changed while they were read")) }
-            };
-            let stream = self.stream(part.number)?;
-            let gathered = if at_work.alone() {
-                stream.gather_into(indices, room)
-            } else {
-                stream.gather_here_into(indices, room)
-            };
-            gathered.map_err(|e| self.damaged(part.number, e))?;
+        plan.write(memory, &parts, indices, [seal, length, step]);
+        for ((part, found), place) in parts.iter().zip(found).zip(&plan.data) {
+            let room = memory.get_mut(place.start as usize..place.end as usize).ok_or(Errno::NOSPC)?;
+            let read = if at_work.alone() { found.read(room) } else { found.read_here(room) };
+            read.map_err(|e| self.damaged(part.number, e))?;
         }
-        Ok(seal)
+        Ok((seal, plan.bytes))
     }
 
     /// The failure of a gather. Damage is logged as that of the record's own file, once.
