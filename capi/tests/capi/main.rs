@@ -1,7 +1,7 @@
 //! `libzrfs.so` as programs have it: what it exports, loaderx's Python package and its test suite over it, calls side by
 //! side with loaderx's own libraries, and a C program.
 //!
-//! The functions themselves, with all that a careless caller can do, are tested in the engine's `src/ffi/tests.rs`.
+//! The functions themselves, with all that a careless caller can do, are tested in the engine's `src/ffi/tests/`.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
