@@ -6,12 +6,16 @@
 //!
 //! Nothing that a client can write to is ever read back for a decision: lengths and places are kept here.
 
+mod account;
 pub mod life;
 pub mod plan;
 pub mod slab;
 pub mod socket;
 
+pub use account::Limits;
+
 use crate::errno::Errno;
+use account::{Account, Accounts};
 use life::{Life, Process};
 use slab::Slab;
 use std::collections::HashMap;
@@ -20,21 +24,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use zrfs::sampler::Sampler;
-
-/// What the views of one user may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of slabs and indices.
-    pub memory: u64,
-    /// Their number.
-    pub views: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits { memory: 1 << 30, views: 64 }
-    }
-}
 
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +118,7 @@ impl Views {
     /// No views yet.
     pub fn new(limits: Limits) -> Arc<Views> {
         Arc::new(Views {
-            accounts: Arc::new(Accounts { limits, users: Mutex::default() }),
+            accounts: Accounts::new(limits),
             table: Mutex::default(),
             seals: AtomicU64::new(0),
             slabs: AtomicU64::new(0),
@@ -309,8 +298,7 @@ impl Views {
 
     /// How many there are, and the bytes that they have.
     pub fn count(&self) -> (u64, u64) {
-        let users = lock(&self.accounts.users);
-        users.values().fold((0, 0), |(views, bytes), used| (views + used.views, bytes + used.bytes))
+        self.accounts.total()
     }
 
     fn now(&self) -> u64 {
@@ -385,66 +373,5 @@ impl AtWork<'_> {
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// What users have.
-#[derive(Debug)]
-struct Accounts {
-    limits: Limits,
-    users: Mutex<HashMap<u32, Used>>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Used {
-    views: u64,
-    bytes: u64,
-}
-
-/// The part of a view in what its user has; it goes with this value.
-#[derive(Debug)]
-struct Account {
-    accounts: Arc<Accounts>,
-    uid: u32,
-    bytes: AtomicU64,
-}
-
-impl Account {
-    fn open(accounts: &Arc<Accounts>, uid: u32) -> Result<Account, Errno> {
-        let mut users = lock(&accounts.users);
-        let used = users.entry(uid).or_default();
-        if used.views >= accounts.limits.views {
-            return Err(Errno::MFILE);
-        }
-        used.views += 1;
-        Ok(Account { accounts: accounts.clone(), uid, bytes: AtomicU64::new(0) })
-    }
-
-    /// Makes it so many bytes.
-    fn set(&self, bytes: u64) -> Result<(), Errno> {
-        let mut users = lock(&self.accounts.users);
-        let used = users.entry(self.uid).or_default();
-        // Changed with the lock alone.
-        let before = self.bytes.load(Ordering::Relaxed);
-        let rest = used.bytes.saturating_sub(before);
-        if bytes > before && rest.checked_add(bytes).is_none_or(|all| all > self.accounts.limits.memory) {
-            return Err(Errno::NOSPC);
-        }
-        used.bytes = rest + bytes;
-        self.bytes.store(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-impl Drop for Account {
-    fn drop(&mut self) {
-        let mut users = lock(&self.accounts.users);
-        if let Some(used) = users.get_mut(&self.uid) {
-            used.bytes = used.bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
-            used.views = used.views.saturating_sub(1);
-            if used.views == 0 {
-                users.remove(&self.uid);
-            }
-        }
     }
 }
