@@ -23,6 +23,8 @@ struct Slot {
 const GENERATIONS: usize = 32;
 /// Items that are handled one by one are taken in so many pieces a thread, to even out those that take longer.
 const PIECES: usize = 16;
+/// Records, each of which takes some time, are cut into so many shares a thread.
+const SHARES: usize = 8;
 
 static SLOTS: [Slot; GENERATIONS] = [const { Slot { pid: AtomicU32::new(0), team: OnceLock::new() } }; GENERATIONS];
 
@@ -87,8 +89,20 @@ impl Pool {
         made.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().flatten().collect()
     }
 
+    /// Does `work` on shares of the items; stops at an error, though not at once.
+    ///
+    /// Some shares a thread: small enough to even out items of different lengths.
+    pub(crate) fn try_shares<T: Send, E: Send>(
+        self,
+        items: &mut [T],
+        work: impl Fn(&mut [T]) -> Result<(), E> + Sync,
+    ) -> Result<(), E> {
+        let size = items.len().div_ceil(self.threads() * SHARES).max(1);
+        self.try_chunks(items, size, work)
+    }
+
     /// Does `work` on each `size` items; stops at an error, though not at once.
-    pub(crate) fn try_chunks<T: Send, E: Send>(
+    fn try_chunks<T: Send, E: Send>(
         self,
         items: &mut [T],
         size: usize,

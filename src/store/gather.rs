@@ -294,10 +294,7 @@ impl Store {
         if threads == Threads::One || bytes < worth_sharing(self.codec()) {
             return fetch.here(tasks);
         }
-        // A few shares a thread: small enough to even out records of different lengths.
-        let pool = pool();
-        let share = tasks.len().div_ceil(pool.threads() * 8);
-        pool.try_chunks(tasks, share, |share| fetch.here(share))
+        pool().try_shares(tasks, |share| fetch.here(share))
     }
 }
 

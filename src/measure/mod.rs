@@ -3,23 +3,21 @@
 //! A rate is that of the median batch, so that a turn of another program does not count. Each limit is measured on the
 //! same records as the gather it belongs to.
 
+mod cold;
+mod limits;
+
 use crate::buffer::{Buffer, BufferPool};
 use crate::error::{Error, Result};
-use crate::format::Codec;
 use crate::pool::pool;
 use crate::sampler::{Mode, Sampler, Spec, Tail};
-use crate::store::{Store, Threads, worth_sharing};
+use crate::store::{Store, Threads};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Memory that is copied from, or decoded from, at most: well beyond a processor's caches.
-const SOURCE: usize = 256 << 20;
 /// Of a larger store, so many decoded bytes are read into the page cache, and drawn from.
 const WARM: u64 = 512 << 20;
 /// A batch has at most so many bytes, whatever is asked for.
 const LARGEST: u64 = 512 << 20;
-/// So many frames are decoded from memory, at most.
-const FRAMES: usize = 1 << 17;
 /// A measurement takes at least so many batches, where they are not too slow for that.
 const LEAST: usize = 5;
 /// A measurement takes at most so many times the time it should.
@@ -166,46 +164,6 @@ impl<'a> Bench<'a> {
         self.both(n, |bench, n, threads| bench.one(n, threads, &mut buffers))
     }
 
-    /// The rate at which records come that the page cache has not; `None` where the system keeps them there. It forgets
-    /// what it has of the store first.
-    ///
-    /// # Errors
-    /// As [`Store::gather`].
-    pub fn cold(&mut self, n: usize) -> Result<Option<Rate>> {
-        let (mut buffers, threads) = (BufferPool::new(1), Threads::All);
-        self.store.forget()?;
-        self.length = self.store.len();
-        let (n, _) = self.most(n)?;
-        let (indices, _) = self.draw(n.min(256))?;
-        if self.store.are_cached(&indices)? {
-            return Ok(None);
-        }
-        // Few records tell how many come in the time; what they brought into the page cache is forgotten again.
-        let (begin, limit) = (Instant::now(), self.time * LONGEST);
-        let mut fits = n;
-        for probe in [1, FIRST / 2] {
-            let took = self.one(probe.min(n), threads, &mut buffers)?.time.as_secs_f64();
-            fits = (limit.as_secs_f64() / 2.0 / took.max(1e-9) * probe as f64) as usize;
-            if fits < FIRST {
-                break;
-            }
-        }
-        let n = n.min(fits.max(1));
-        self.store.forget()?;
-        // A record that was drawn before is not cold any more.
-        let (most, mut batches) = ((self.length / n as u64).max(1) as usize, Vec::new());
-        let mut took = Duration::ZERO;
-        while batches.is_empty() || begin.elapsed() < self.time && batches.len() < most {
-            if !batches.is_empty() && begin.elapsed() + took > limit {
-                break;
-            }
-            let batch = self.one(n, threads, &mut buffers)?;
-            took = batch.time;
-            batches.push(batch);
-        }
-        Ok(Some(rate(&mut batches, threads)))
-    }
-
     /// One batch: its time, bytes and records.
     fn one(&mut self, n: usize, threads: Threads, buffers: &mut BufferPool) -> Result<Batch> {
         let (indices, _) = self.draw(n)?;
@@ -218,90 +176,6 @@ impl<'a> Bench<'a> {
         let time = begin.elapsed();
         black_box(room.as_deref());
         Ok(Batch { time, bytes: offsets.last().copied().unwrap_or(0), records: indices.len() })
-    }
-
-    /// The rates at which pieces as long as the records are copied within memory, from random places, by the calling
-    /// thread and by all: what no raw gather can exceed.
-    ///
-    /// # Errors
-    /// As [`Store::lengths`]; [`Error::Invalid`] where there is no memory for it.
-    pub fn copy(&mut self, n: usize) -> Result<[Rate; 2]> {
-        let mut source = BufferPool::new(1).get(SOURCE)?;
-        let (begin, mut filled) = (Instant::now(), 0);
-        for piece in source.chunks_mut(SOURCE / 32) {
-            piece.fill(1);
-            filled += piece.len();
-            if begin.elapsed() > self.time {
-                break;
-            }
-        }
-        let (source, buffers) = (&source[..filled], BufferPool::new(1));
-        self.both(n, |bench, n, threads| {
-            let (indices, offsets) = bench.draw(n)?;
-            let bytes = offsets.last().copied().unwrap_or(0);
-            let mut room = buffers.get(bytes as usize)?;
-            let tasks = cut(&mut room, &offsets);
-            let start = Instant::now();
-            let places = indices.iter().map(|&index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-            let mut tasks: Vec<(&mut [u8], u64)> = tasks.into_iter().zip(places).collect();
-            share(&mut tasks, threads == Threads::All, bytes >= worth_sharing(Codec::Raw), |(dst, place)| {
-                for piece in dst.chunks_mut(source.len()) {
-                    let start = (*place % (source.len() - piece.len() + 1) as u64) as usize;
-                    piece.copy_from_slice(&source[start..start + piece.len()]);
-                }
-                Ok(())
-            })?;
-            let time = start.elapsed();
-            black_box(&*room);
-            Ok(Batch { time, bytes, records: indices.len() })
-        })
-    }
-
-    /// The rates at which frames of the store are decoded that are in memory already, by the calling thread and by all:
-    /// what no gather of compressed records can exceed. Batches are smaller than `n` where not so many frames could be
-    /// collected: none is decoded twice in one, for that would be faster. `None` for raw stores.
-    ///
-    /// # Errors
-    /// As [`Store::gather`].
-    pub fn decode(&mut self, n: usize) -> Result<Option<[Rate; 2]>> {
-        if self.store.codec() == Codec::Raw {
-            return Ok(None);
-        }
-        // More than a processor's caches hold, as the store's own frames are.
-        let mut frames = Vec::new();
-        let (mut held, begin) = (0, Instant::now());
-        let (indices, _) = self.draw(FRAMES.min(usize::try_from(self.length).unwrap_or(FRAMES)))?;
-        'all: for some in indices.chunks(FIRST) {
-            for (&index, entry) in some.iter().zip(self.store.entries(some)?) {
-                let mut frame = vec![0; entry.phys_length as usize];
-                self.store.read_stored(index, &mut frame)?;
-                held += frame.len();
-                frames.push((frame, index, entry.logic_length));
-                if held > SOURCE || held > SOURCE / 2 && frames.len() >= n || begin.elapsed() > self.time * 2 {
-                    break 'all;
-                }
-            }
-        }
-        let (buffers, mut first) = (BufferPool::new(1), 0);
-        let rates = self.both(n.min(frames.len()), |bench, n, threads| {
-            let some: Vec<_> = (first..first + n).map(|i| &frames[i % frames.len()]).collect();
-            first = (first + n) % frames.len();
-            let mut offsets = vec![0];
-            offsets.extend(some.iter().scan(0, |total, frame| {
-                *total += u64::from(frame.2);
-                Some(*total)
-            }));
-            let bytes = offsets.last().copied().unwrap_or(0);
-            let mut room = buffers.get(bytes as usize)?;
-            let mut tasks: Vec<_> = cut(&mut room, &offsets).into_iter().zip(some).collect();
-            let (all, enough) = (threads == Threads::All, bytes >= worth_sharing(bench.store.codec()));
-            let start = Instant::now();
-            share(&mut tasks, all, enough, |(dst, (frame, index, _))| bench.store.decode(*index, frame, dst))?;
-            let time = start.elapsed();
-            black_box(&*room);
-            Ok(Batch { time, bytes, records: n })
-        })?;
-        Ok(Some(rates))
     }
 
     /// The rates of batches of the same size by the calling thread and by all.
@@ -379,90 +253,5 @@ fn rate(batches: &mut [Batch], threads: Threads) -> Rate {
     }
 }
 
-/// The place of each record in `room`.
-fn cut<'a>(mut room: &'a mut [u8], offsets: &[u64]) -> Vec<&'a mut [u8]> {
-    let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
-    lengths
-        .map(|n| {
-            let (place, rest) = std::mem::take(&mut room).split_at_mut(n);
-            room = rest;
-            place
-        })
-        .collect()
-}
-
-/// Does the tasks as a gather does them: on all threads where there is enough to do.
-fn share<T: Send>(
-    tasks: &mut [T],
-    all: bool,
-    enough: bool,
-    work: impl Fn(&mut T) -> Result<()> + Sync + Send,
-) -> Result<()> {
-    if !all || !enough {
-        return tasks.iter_mut().try_for_each(work);
-    }
-    let size = tasks.len().div_ceil(pool().threads() * 4).max(1);
-    pool().try_chunks(tasks, size, |some| some.iter_mut().try_for_each(&work))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::WriterOptions;
-    use std::collections::HashSet;
-
-    fn store(dir: &tempfile::TempDir, n: usize, bytes: usize) -> Store {
-        let path = dir.path().join("store");
-        let mut writer = WriterOptions::new(Codec::Zstd).create(&path).unwrap();
-        let record = vec![b'x'; bytes];
-        writer.append(&vec![&record[..]; n]).unwrap();
-        writer.close().unwrap();
-        Store::open(&path).unwrap()
-    }
-
-    #[test]
-    fn no_record_is_twice_in_a_batch_and_none_has_more_than_there_are() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(&dir, 100, 3);
-        let mut bench = Bench::new(&store, Duration::from_millis(20)).unwrap();
-        for n in [1, 7, 64, 100, 1000] {
-            for _ in 0..20 {
-                let (indices, _) = bench.draw(n).unwrap();
-                assert_eq!(indices.len(), n.min(100));
-                assert_eq!(indices.iter().collect::<HashSet<_>>().len(), indices.len(), "{indices:?}");
-            }
-        }
-        assert_eq!(bench.most(64).unwrap(), (64, None));
-        assert_eq!(bench.most(1 << 24).unwrap(), (100, Some(Bound::Records)));
-        bench.length = 50;
-        assert_eq!(bench.most(64).unwrap(), (50, Some(Bound::Warm)));
-        assert!(bench.decode(1000).unwrap().unwrap().iter().all(|rate| rate.batch <= 50));
-    }
-
-    #[test]
-    fn memory_bounds_a_batch() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(&dir, 20, 64 << 20);
-        let mut bench = Bench::new(&store, Duration::from_millis(20)).unwrap();
-        assert_eq!(bench.most(20).unwrap(), (8, Some(Bound::Memory)));
-        assert_eq!(bench.draw(20).unwrap().0.len(), 8);
-    }
-
-    #[test]
-    fn slow_batches_end_in_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = store(&dir, 100, 3);
-        let mut bench = Bench::new(&store, Duration::from_millis(50)).unwrap();
-        let begin = Instant::now();
-        // A record takes a millisecond: a batch of 1000 would take five times as long as all may.
-        let (size, batches) = bench
-            .batches(1000, |_, n| {
-                let time = Duration::from_millis(n as u64);
-                std::thread::sleep(time);
-                Ok(Batch { time, bytes: 1, records: n })
-            })
-            .unwrap();
-        assert!((16..200).contains(&size) && batches.iter().all(|batch| batch.records == size), "{size}");
-        assert!(begin.elapsed() < Duration::from_millis(600), "{:?}", begin.elapsed());
-    }
-}
+mod tests;
