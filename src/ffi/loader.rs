@@ -95,23 +95,23 @@ pub unsafe extern "C" fn zrfs_loader_create(
     loader: *mut *mut zrfs_loader,
 ) -> i32 {
     code::code(|| {
-        // SAFETY: the caller's promise is the same. Null is told before threads are started.
-        unsafe { memory::put(loader, &[std::ptr::null_mut()], "loader") }?;
+        let make = || {
+            // SAFETY: the caller's promise is the same.
+            let (mut builder, sources) = unsafe { (builder(options)?, memory::numbers(sources, n, "sources")?) };
+            // SAFETY: the caller's promise is the same.
+            let names = if names.is_null() { None } else { Some(unsafe { memory::numbers(names, n, "names") }?) };
+            for (k, &source) in sources.iter().enumerate() {
+                let source = SOURCES.get(source)?;
+                builder = match names.as_ref().and_then(|names| names.get(k)).filter(|name| !name.is_null()) {
+                    // SAFETY: the caller's promise is the same.
+                    Some(&name) => builder.source_as(unsafe { memory::utf8(name, "a name") }?, source),
+                    None => builder.source(source),
+                };
+            }
+            Ok(builder.build()?)
+        };
         // SAFETY: the caller's promise is the same.
-        let (mut builder, sources) = unsafe { (builder(options)?, memory::numbers(sources, n, "sources")?) };
-        // SAFETY: the caller's promise is the same.
-        let names = if names.is_null() { None } else { Some(unsafe { memory::numbers(names, n, "names") }?) };
-        for (k, &source) in sources.iter().enumerate() {
-            let source = SOURCES.get(source)?;
-            builder = match names.as_ref().and_then(|names| names.get(k)).filter(|name| !name.is_null()) {
-                // SAFETY: the caller's promise is the same.
-                Some(&name) => builder.source_as(unsafe { memory::utf8(name, "a name") }?, source),
-                None => builder.source(source),
-            };
-        }
-        let handle = LOADERS.add(builder.build()?)?;
-        // SAFETY: the caller's promise is the same.
-        unsafe { memory::put(loader, &[handle], "loader") }
+        unsafe { LOADERS.hand_over(loader, "loader", make) }
     })
 }
 
