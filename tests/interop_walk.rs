@@ -6,51 +6,17 @@
 mod side;
 
 use serde_json::{Value, json};
+use side::served::Loaderx;
 use side::{assert_equal, describe, open, python};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use zrfs::WriterOptions;
 use zrfs::dataset::{Batch, DenseWriter, RaggedWriter, StreamWriter};
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
 use zrfs::pack::Progress;
-
-/// loaderx in a process that serves one command after the other.
-struct Loaderx {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Loaderx {
-    fn start() -> Self {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop.py");
-        let mut command = Command::new(python());
-        command.arg(script).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Loaderx { child, stdin, stdout }
-    }
-
-    #[track_caller]
-    fn ask(&mut self, command: Value) -> Value {
-        writeln!(self.stdin.as_mut().unwrap(), "{command}").unwrap();
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{command}: {e}: {line:?}"))
-    }
-}
-
-impl Drop for Loaderx {
-    fn drop(&mut self) {
-        // It ends at the end of its input.
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
-}
 
 struct Dice(u64);
 
@@ -113,7 +79,8 @@ fn walk(codec: Codec) {
     let seed = number("ZRFS_WALK_SEED").unwrap_or_else(|| RandomState::new().build_hasher().finish() >> 32);
     let steps = number("ZRFS_WALK_STEPS").unwrap_or(30);
     println!("walk, {codec}: ZRFS_WALK_SEED={seed}");
-    let (mut dice, mut loaderx) = (Dice(seed), Loaderx::start());
+    let (mut dice, mut loaderx) =
+        (Dice(seed), Loaderx::start(Command::new(python()), Path::new(env!("CARGO_MANIFEST_DIR"))));
     let dir = tempfile::tempdir().unwrap();
     let samples: Vec<u8> = (0..40_000u32).map(|i| (i % 64 + i / 64 % 7) as u8).collect();
     let dict = zrfs::codec::train_dict(&samples, &vec![64; 625], 32 << 10).unwrap();
@@ -139,7 +106,7 @@ fn walk(codec: Codec) {
                 } else {
                     let names: Vec<String> = doomed.iter().map(u64::to_string).collect();
                     let command = ["delete", text].into_iter().chain(names.iter().map(String::as_str));
-                    loaderx.ask(command.collect::<Vec<_>>().into());
+                    loaderx.ask(command.collect::<Vec<_>>());
                 }
                 doomed.sort_unstable_by(|a, b| b.cmp(a));
                 doomed.dedup();

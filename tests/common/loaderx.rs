@@ -1,4 +1,7 @@
-//! What the tests beside PyPI's loaderx share: the Python that has it, and stores in the words of `interop.py`.
+//! What the tests beside PyPI's loaderx share: loaderx itself, and stores in the words of `interop.py`.
+
+#[path = "served.rs"]
+pub mod served;
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -7,14 +10,7 @@ use zrfs::format::Kind;
 
 /// The Python that has loaderx.
 pub fn python() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let path = std::env::var_os("ZRFS_PYTHON").map_or_else(|| root.join("target/venv/bin/python"), PathBuf::from);
-    assert!(
-        path.is_file(),
-        "{} is missing: run `scripts/setup`, which makes it with loaderx==1.5.2, or name one in ZRFS_PYTHON",
-        path.display()
-    );
-    path
+    served::python(Path::new(env!("CARGO_MANIFEST_DIR")))
 }
 
 /// What zrfs reads, in the words of `interop.py`.

@@ -3,10 +3,12 @@
 //!
 //! The functions themselves, with all that a careless caller can do, are tested in the engine's `src/ffi/tests/`.
 
-use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+#[path = "../../../tests/common/served.rs"]
+mod served;
+
+use served::Loaderx;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 fn root() -> &'static Path {
@@ -21,12 +23,8 @@ fn library() -> PathBuf {
     path
 }
 
-/// The Python that has loaderx.
 fn python() -> PathBuf {
-    let path = std::env::var_os("ZRFS_PYTHON").map_or_else(|| root().join("target/venv/bin/python"), PathBuf::from);
-    let what = "run `scripts/setup`, which makes it with loaderx==1.5.2, or name one in ZRFS_PYTHON";
-    assert!(path.is_file(), "{} is missing: {what}", path.display());
-    path
+    served::python(root())
 }
 
 fn scratch() -> tempfile::TempDir {
@@ -100,57 +98,29 @@ fn it_answers_as_loaderx_does() {
     println!("{text}");
 }
 
-/// loaderx in a process that serves one command of `tests/interop.py` after the other.
-struct Loaderx {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Loaderx {
-    /// With its own libraries, or with ours in their place.
-    fn start(ours: bool) -> Self {
-        let mut command = Command::new(python());
-        command.arg(root().join("tests/interop.py")).arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped());
-        if ours {
-            command.env("PYTHONPATH", dropin());
-        }
-        let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
-        Loaderx { child, stdin, stdout }
+/// loaderx with its own libraries, or with ours in their place.
+fn loaderx(ours: bool) -> Loaderx {
+    let mut python = Command::new(python());
+    if ours {
+        python.env("PYTHONPATH", dropin());
     }
-
-    #[track_caller]
-    fn ask(&mut self, command: &[&str]) -> Value {
-        writeln!(self.stdin.as_mut().unwrap(), "{}", json!(command)).unwrap();
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{command:?}: {e}: {line:?}"))
-    }
-}
-
-impl Drop for Loaderx {
-    fn drop(&mut self) {
-        // It ends at the end of its input.
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
+    Loaderx::start(python, root())
 }
 
 #[test]
 fn stores_of_either_library_open_in_the_other() {
     let dir = scratch();
-    let mut sides = [Loaderx::start(false), Loaderx::start(true)];
+    let mut sides = [loaderx(false), loaderx(true)];
     for maker in [0, 1] {
         let other = 1 - maker;
         let made = dir.path().join(["theirs", "ours"][maker]);
-        let written = sides[maker].ask(&["write", made.to_str().unwrap()]);
+        let written = sides[maker].ask(["write", made.to_str().unwrap()]);
         let written = written.as_object().unwrap();
         assert_eq!(written.len(), 24);
         let path = |name: &str| made.join(name).to_str().unwrap().to_string();
         let paths: Vec<String> = written.keys().map(|name| path(name)).collect();
         let read: Vec<&str> = ["read"].into_iter().chain(paths.iter().map(String::as_str)).collect();
-        assert_eq!(sides[other].ask(&read).as_object().unwrap(), written);
+        assert_eq!(sides[other].ask(read).as_object().unwrap(), written);
         // Both change them in turn, and agree each time.
         for name in written.keys() {
             let path = path(name);
@@ -168,7 +138,7 @@ fn stores_of_either_library_open_in_the_other() {
                 }
                 let said = sides[side].ask(step);
                 assert_eq!(
-                    sides[1 - side].ask(&["read", &path])[name],
+                    sides[1 - side].ask(["read", &path])[name],
                     said,
                     "{step:?}, made and changed by {maker}, {side}"
                 );
@@ -197,7 +167,7 @@ fn the_example_in_c_draws_the_same_batches_both_ways() {
         .args([format!("-I{}", root().join("include").display()), format!("-L{from}"), format!("-Wl,-rpath,{from}")])
         .args(["-lzrfs", "-o"])
         .arg(&program));
-    let made = Loaderx::start(true).ask(&["write", dir.path().to_str().unwrap()]);
+    let made = loaderx(true).ask(["write", dir.path().to_str().unwrap()]);
     assert_eq!(made["dense-f4-zstd"]["records"].as_array().unwrap().len(), 33);
     let gather =
         |store: &str| ok(Command::new(&program).arg(dir.path().join(store)).args(["cyclic,batch=8,seed=3", "4"]));
