@@ -1,36 +1,143 @@
 //! SIGBUS: what a thread gets that reads a page of a mapped file beyond the file's end, or that its disk cannot read.
 //!
-//! Left alone, it ends the process. Here the thread says beforehand which memory it reads ([`guarded`]); the handler puts
-//! zeros where the file was and sets a flag, and the reader, which looks at the flag when it is done, takes nothing that
-//! it read for the file's bytes. Wayland's servers read their clients' memory in this way. Whatever else raises SIGBUS
-//! goes to the handler that was there before ours.
+//! Left alone, it ends the process. Here each mapping is listed as long as it may be read ([`Guard`]); the handler puts
+//! zeros where the file was and sets the mapping's flag, and its readers, which look at the flag when they are done, take
+//! nothing that they read for the file's bytes. Wayland's servers read their clients' memory in this way. Whatever else
+//! raises SIGBUS goes to the handler that was there before ours.
+//!
+//! The handler may run in any thread, also in one that never read a mapping, and between any two instructions. So all that
+//! it looks at is atomics that are never freed. A thread-local would not do: in a library that came by `dlopen`, the first
+//! use of one by a thread may allocate, which a signal handler must not. Nor is the thread asked for: what reads a listed
+//! mapping is a reader of it, whichever thread that is.
 
-use std::cell::Cell;
+use std::iter::successors;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
-/// What a thread reads just now.
-#[derive(Clone, Copy)]
-struct Guarded {
-    start: usize,
-    end: usize,
-    /// Set by the handler. Valid as long as `start..end` is not empty.
-    cut: *const AtomicBool,
+/// A mapping on the list, until this goes.
+#[derive(Debug)]
+pub(super) struct Guard(&'static Slot);
+
+/// A place for one mapping.
+#[derive(Debug)]
+struct Slot {
+    taken: AtomicBool,
+    /// Odd while the slot has a mapping, and another number each time: two loads that find the same odd number had the
+    /// start and the end of one mapping between them.
+    turn: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Set by the handler.
+    cut: AtomicBool,
 }
 
-thread_local! {
-    /// Without a destructor and made at compile time, so that a signal handler may look at it.
-    static GUARDED: Cell<Guarded> = const { Cell::new(Guarded { start: 0, end: 0, cut: ptr::null() }) };
+/// Places, and where there are more. Blocks are never freed; there are as many as there were mappings at a time.
+#[derive(Debug)]
+struct Block {
+    slots: [Slot; 64],
+    next: AtomicPtr<Block>,
+}
+
+static LIST: Block = Block::new();
+
+impl Guard {
+    /// Lists `memory`.
+    ///
+    /// # Safety
+    /// It is a mapping of the caller's for reading, which outlives this value. It is read where [`ready`] was true in the
+    /// thread a moment ago, and nothing that was read is taken for a file's bytes where [`Guard::is_cut`] is true after.
+    pub(super) unsafe fn new(memory: Range<usize>) -> Guard {
+        let mut block = &LIST;
+        let slot = loop {
+            if let Some(slot) = block.take() {
+                break slot;
+            }
+            block = block.next_or_new();
+        };
+        // A handler that sees one of these sees, too, that the number is not the last mapping's any more.
+        fence(Ordering::Release);
+        slot.start.store(memory.start, Ordering::Relaxed);
+        slot.end.store(memory.end, Ordering::Relaxed);
+        slot.cut.store(false, Ordering::Relaxed);
+        slot.turn.fetch_add(1, Ordering::Release);
+        Guard(slot)
+    }
+
+    /// Whether bytes could not be read since, so that the mapping reads as zeros from some page on, for all threads.
+    pub(super) fn is_cut(&self) -> bool {
+        self.0.cut.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.turn.fetch_add(1, Ordering::Relaxed);
+        self.0.taken.store(false, Ordering::Release);
+    }
+}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            taken: AtomicBool::new(false),
+            turn: AtomicUsize::new(0),
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            cut: AtomicBool::new(false),
+        }
+    }
+
+    /// Where the mapping ends, if `address` is in it. One that comes or goes meanwhile is none: nobody reads it.
+    fn end_of(&self, address: usize) -> Option<usize> {
+        let turn = self.turn.load(Ordering::Acquire);
+        let (start, end) = (self.start.load(Ordering::Relaxed), self.end.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let whole = turn % 2 == 1 && self.turn.load(Ordering::Relaxed) == turn;
+        (whole && (start..end).contains(&address)).then_some(end)
+    }
+}
+
+impl Block {
+    const fn new() -> Block {
+        Block { slots: [const { Slot::new() }; 64], next: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn next(&self) -> Option<&'static Block> {
+        // SAFETY: null, or a block that was leaked.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// No lock: a forked child would find it taken for good where another thread of its parent had it.
+    fn next_or_new(&self) -> &'static Block {
+        self.next().unwrap_or_else(|| {
+            let new = Box::into_raw(Box::new(Block::new()));
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match self.next.compare_exchange(ptr::null_mut(), new, success, failure) {
+                // SAFETY: leaked just now.
+                Ok(_) => unsafe { &*new },
+                // SAFETY: nobody else has the new one, and the other was leaked.
+                Err(other) => unsafe {
+                    drop(Box::from_raw(new));
+                    &*other
+                },
+            }
+        })
+    }
+
+    fn take(&'static self) -> Option<&'static Slot> {
+        let take = |slot: &&Slot| !slot.taken.load(Ordering::Relaxed) && !slot.taken.swap(true, Ordering::Acquire);
+        self.slots.iter().find(take)
+    }
 }
 
 /// The handler that was there before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
-/// Whether a guarded read is safe in this thread at this moment: our handler is the one, and the signal reaches it. The
-/// first call installs it. Two system calls.
+/// Whether a listed mapping may be read in this thread at this moment: our handler is the one, and the signal reaches it.
+/// The first call installs it. Two system calls.
 pub(super) fn ready() -> bool {
     if BEFORE.get().is_none() {
         install();
@@ -46,27 +153,9 @@ pub(super) fn ready() -> bool {
     }
 }
 
-/// Runs `read`, which may read `memory` though the file below it is cut short; where it was, `cut` is set, and `memory`
-/// reads as zeros from there on, for all threads.
-///
-/// # Safety
-/// `memory` is a mapping of the caller's, which stays as long as this runs and is used by nothing else, and [`ready`] was
-/// true in this thread a moment ago.
-pub(super) unsafe fn guarded<T>(memory: Range<usize>, cut: &AtomicBool, read: impl FnOnce() -> T) -> T {
-    /// Also put back when `read` panics.
-    struct Restore(Guarded);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            GUARDED.set(self.0);
-        }
-    }
-    let _restore = Restore(GUARDED.replace(Guarded { start: memory.start, end: memory.end, cut }));
-    read()
-}
-
 fn install() {
     // SAFETY: sysconf has no preconditions; sigaction gets structures that are whole; the handler does only what a signal
-    // handler may: it reads a thread-local without destructor and makes system calls.
+    // handler may: it loads and stores atomics and makes system calls.
     unsafe {
         if let Ok(page) = usize::try_from(libc::sysconf(libc::_SC_PAGESIZE)) {
             PAGE.store(page, Ordering::Relaxed);
@@ -90,17 +179,18 @@ fn install() {
 extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a whole siginfo.
     let (address, code) = unsafe { ((*info).si_addr() as usize, (*info).si_code) };
-    let guarded = GUARDED.get();
     // Positive codes are the kernel's own: the address is one that was read.
-    if code > 0 && (guarded.start..guarded.end).contains(&address) {
+    let found = (code > 0).then(|| listed(address)).flatten();
+    if let Some((slot, end)) = found {
+        // Before there are zeros to read.
+        slot.cut.store(true, Ordering::SeqCst);
         let page = address & !(PAGE.load(Ordering::Relaxed) - 1);
-        // SAFETY: `cut` is valid while the range is not empty. It is set before there are zeros to read. The rest of the
-        // mapping is the guarded reader's own, and nobody takes it for the file's bytes any more once `cut` is set.
+        // SAFETY: the mapping stays while it is read, which it is in this thread. From the page on it is of no use to anybody
+        // who reads it, now that `cut` is set. errno is libc's own, which a thread has from its start.
         unsafe {
-            (*guarded.cut).store(true, Ordering::SeqCst);
             let errno = *libc::__errno_location();
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-            let zeros = libc::mmap(page as *mut _, guarded.end - page, libc::PROT_READ, flags, -1, 0);
+            let zeros = libc::mmap(page as *mut _, end - page, libc::PROT_READ, flags, -1, 0);
             *libc::__errno_location() = errno;
             if zeros != libc::MAP_FAILED {
                 return;
@@ -108,6 +198,12 @@ extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         }
     }
     chain(signal, info, context, code);
+}
+
+/// The mapping that has the address, and its end.
+fn listed(address: usize) -> Option<(&'static Slot, usize)> {
+    let mut slots = successors(Some(&LIST), |block| block.next()).flat_map(|block| &block.slots);
+    slots.find_map(|slot| Some((slot, slot.end_of(address)?)))
 }
 
 /// Does what would have been done without us.

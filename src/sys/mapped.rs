@@ -1,12 +1,11 @@
 //! Files read through memory maps, of which a reader gets copies and never a reference.
 
-use super::bus;
+use super::bus::{self, Guard};
 use super::copy::{Then, copy};
 use memmap2::{Advice, Mmap, MmapOptions};
 use std::cell::Cell;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that the processor fetches at a time.
 const LINE: usize = 64;
@@ -16,8 +15,9 @@ const LINES_AHEAD: usize = 8;
 /// The first bytes of a file, as memory. It may reach beyond the file's end: what is appended later is read through it, too.
 #[derive(Debug)]
 pub struct Mapped {
+    /// Goes first: when the memory is another's, it is not listed any more.
+    guard: Guard,
     map: Mmap,
-    cut: AtomicBool,
 }
 
 /// The bytes could not be read: the file ends before them, or its disk fails, or this thread cannot be kept from ending
@@ -46,7 +46,10 @@ impl Mapped {
         let map = unsafe { MmapOptions::new().len(len).map(file)? };
         // Batches are drawn at random: what lies around a record is not wanted.
         let _ = map.advise(Advice::Random);
-        Ok(Mapped { map, cut: AtomicBool::new(false) })
+        let start = map.as_ptr() as usize;
+        // SAFETY: the mapping goes after the guard, and `read` is all that reads it.
+        let guard = unsafe { Guard::new(start..start + map.len()) };
+        Ok(Mapped { guard, map })
     }
 
     /// Runs `run` with a view to copy from, then asks for the file's size: within its last page, what lies beyond its end
@@ -55,16 +58,13 @@ impl Mapped {
     /// # Errors
     /// [`Cut`] if bytes could not be read, now or earlier.
     pub fn read<T>(&self, size: impl FnOnce() -> io::Result<u64>, run: impl FnOnce(View<'_>) -> T) -> Result<T, Cut> {
-        if self.cut.load(Ordering::SeqCst) || !bus::ready() {
+        if self.guard.is_cut() || !bus::ready() {
             return Err(Cut);
         }
-        let (start, end) = (self.map.as_ptr(), Cell::new(0));
-        let memory = start as usize..start as usize + self.map.len();
-        let view = View { start, len: self.map.len(), end: &end };
-        // SAFETY: the mapping lives as long as `self`, and only views of it read it. `ready` was true.
-        let done = unsafe { bus::guarded(memory, &self.cut, || run(view)) };
+        let end = Cell::new(0);
+        let done = run(View { start: self.map.as_ptr(), len: self.map.len(), end: &end });
         let whole = size().is_ok_and(|size| size >= end.get());
-        if whole && !self.cut.load(Ordering::SeqCst) { Ok(done) } else { Err(Cut) }
+        if whole && !self.guard.is_cut() { Ok(done) } else { Err(Cut) }
     }
 }
 
@@ -74,8 +74,8 @@ impl View<'_> {
     pub(crate) fn copy(&self, offset: u64, dst: &mut [u8], then: Then) -> bool {
         let Some(start) = self.place(offset, dst.len()) else { return false };
         self.end.set(self.end.get().max(offset + dst.len() as u64));
-        // SAFETY: `place` is inside the mapping, and `dst` is memory of its own. Where the file has no byte, the guard that
-        // this view stands under makes one.
+        // SAFETY: `place` is inside the mapping, and `dst` is memory of its own. Where the file has no byte, the handler
+        // makes one, for the mapping is listed and `ready` was true.
         unsafe { copy(start, dst.as_mut_ptr().cast(), dst.len(), then) };
         true
     }

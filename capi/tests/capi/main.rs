@@ -7,9 +7,12 @@
 mod served;
 
 use served::Loaderx;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+
+const SIGBUS: i32 = 7;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -153,6 +156,22 @@ fn forked_children_read_on() {
     let mut command = Command::new("timeout");
     command.arg("100").arg(python()).args(["-W", "ignore"]).arg(root().join("capi/tests/fork.py")).arg(dir.path());
     assert_eq!(ok(command.env("PYTHONPATH", dropin())), "8 children\n");
+}
+
+#[test]
+fn a_bus_error_that_is_not_ours_goes_where_it_went_before() {
+    let dir = scratch();
+    // Nowhere, or to Python's own handler.
+    for faulthandler in ["0", "1"] {
+        let mut command = Command::new("timeout");
+        command.arg("100").arg(python()).args(["-W", "ignore"]).arg(root().join("capi/tests/bus.py"));
+        command.arg(dir.path().join(faulthandler)).arg(faulthandler).env("PYTHONPATH", dropin());
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(String::from_utf8_lossy(&out.stdout), "reads\n", "{said}");
+        assert_eq!(out.status.signal(), Some(SIGBUS), "{}: {said}", out.status);
+        assert_eq!(said.contains("Fatal Python error: Bus error"), faulthandler == "1", "{said}");
+    }
 }
 
 #[test]
