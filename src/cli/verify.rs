@@ -74,7 +74,14 @@ pub(super) fn run(args: &Args) -> Done {
                         print::count(n)
                     ),
                 };
-                let hint = if found.unchecked > 0 && stream.store().codec() == Codec::Raw {
+                let label = stores::label(&args.store, name);
+                let hint = if found.doubtful > 0 {
+                    // Not the command alone: of a damaged copy it would make the damage count as right.
+                    &format!(
+                        "\n{label}: those may be damaged. Of a copy that is made again with its times (cp -a, rsync -a) the \
+                         checksums count; where the records are right, `zrfs verify --rebuild` makes them count again"
+                    )
+                } else if found.unchecked > 0 && stream.store().codec() == Codec::Raw {
                     "; `zrfs verify --rebuild` makes checksums of the records as they are"
                 } else {
                     ""
@@ -84,7 +91,6 @@ pub(super) fn run(args: &Args) -> Done {
                 } else {
                     format!("{} damaged", print::count(found.bad))
                 };
-                let label = stores::label(&args.store, name);
                 let (records, bytes) = (print::counted(found.records, "record"), print::bytes(found.bytes));
                 format!("{label}: {records} ({bytes}) read{note}{doubt}: {what}{hint}")
             })

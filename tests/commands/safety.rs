@@ -5,6 +5,7 @@ use crate::zrfs;
 use crate::{bytes, dense, packed_tree};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use zrfs::format::Codec;
 use zrfs::{Store, WriterOptions};
 
@@ -122,6 +123,40 @@ fn verify_reads_no_table_that_was_never_written() {
     let [missing, total, ..] = &lines[..] else { panic!("{said}") };
     assert!(missing["error"].as_str().unwrap().contains("records 300 to 1099511627775 are missing"), "{said}");
     assert_eq!((&total["records"], &total["bad"]), (&300.into(), &((1_u64 << 40) - 300).into()), "{said}");
+}
+
+#[test]
+fn verify_says_what_makes_the_checksums_of_a_copy_count() {
+    let dir = scratch();
+    let (store, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let mut writer = WriterOptions::new(Codec::Raw).create(&store).unwrap();
+    writer.append(&[&[1; 100][..], &[2; 100], &[3; 100]]).unwrap();
+    writer.close().unwrap();
+    let verified = |args: &[&str]| {
+        let out = run(zrfs!["verify"].args(args).arg(&copy));
+        (out.status.code(), String::from_utf8(out.stdout).unwrap())
+    };
+    ok(Command::new("cp").arg("-r").arg(&store).arg(&copy));
+    let (code, said) = verified(&[]);
+    assert!(code == Some(0) && said.lines().count() == 1, "what matches needs nothing: {said}");
+    flip(&copy.join("0.chunk"), 150);
+    let (code, said) = verified(&[]);
+    let [first, what] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(code == Some(0) && first.contains("1 of them other than when zrfs wrote"), "{said}");
+    assert!(what.contains("may be damaged") && what.contains("cp -a") && what.contains("verify --rebuild"), "{said}");
+
+    // Both ways do what the line says. As a copy with its times has it:
+    let meta = |store: &Path| fs::File::options().write(true).open(store.join("meta.zr")).unwrap();
+    let times = [&store, &copy].map(|store| meta(store).metadata().unwrap().modified().unwrap());
+    meta(&copy).set_modified(times[0]).unwrap();
+    let (code, said) = verified(&[]);
+    assert!(code == Some(1) && said.starts_with(&format!("{}: record 1: ", copy.display())), "{said}");
+    meta(&copy).set_modified(times[1]).unwrap();
+    assert_eq!(verified(&["--rebuild"]).0, Some(0));
+    let (code, said) = verified(&[]);
+    assert!(code == Some(0) && said.ends_with("(300 B) read: no damage found\n"), "{said}");
+    flip(&copy.join("0.chunk"), 250);
+    assert_eq!(verified(&[]).0, Some(1));
 }
 
 #[test]
