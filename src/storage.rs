@@ -22,6 +22,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+/// The numbers of tmpfs and ramfs.
+const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
+
 /// A file system that stores live in.
 pub trait Storage: Debug + Send + Sync {
     /// Opens an existing file for reading. A missing file is `io::ErrorKind::NotFound`.
@@ -62,6 +65,10 @@ pub trait StoreFile: Debug + Send + Sync {
     }
     /// Has the system forget what it has of the file in the page cache. Only a hint.
     fn forget(&self) {}
+    /// Whether the file has no other place than memory, so that the system cannot forget it.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
     /// The file's first `len` bytes as memory, where this kind of file has that.
     fn map(&self, len: u64) -> Option<Mapped> {
         let _ = len;
@@ -178,6 +185,9 @@ impl StoreFile for DiskFile {
         // What is not on the disk yet cannot be forgotten.
         let _ = rustix::fs::fdatasync(&self.0);
         let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
+    }
+    fn is_in_memory(&self) -> bool {
+        rustix::fs::fstatfs(&self.0).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as u32)))
     }
     fn map(&self, len: u64) -> Option<Mapped> {
         Mapped::new(&self.0, len).inspect_err(|e| log::debug!("not mapped, but read: {e}")).ok()

@@ -178,13 +178,17 @@ impl Measured {
         for rates in &self.gather {
             line(format!("gather, batches of {}", print::count(rates[1].batch as u64)), rates.map(Some));
         }
-        if let Some(Some(cold)) = self.cold {
-            let what = if cold.batch == main.batch {
-                "the same, not in the page cache".into()
-            } else {
-                format!("not in the page cache, of {}", print::count(cold.batch as u64))
-            };
-            line(what, [None, Some(cold)]);
+        match self.cold {
+            Some(Some(cold)) => {
+                let what = if cold.batch == main.batch {
+                    "the same, not in the page cache".into()
+                } else {
+                    format!("not in the page cache, of {}", print::count(cold.batch as u64))
+                };
+                line(what, [None, Some(cold)]);
+            }
+            Some(None) => text += "cold: not measurable here: the files stay in memory\n",
+            None => {}
         }
         text += &self.verdict();
         text

@@ -64,9 +64,12 @@ impl Store {
         self.files.forget()
     }
 
-    /// Whether the first byte of each of the records `indices` is in the page cache.
+    /// Whether the first byte of each of the records `indices` is in memory: in the page cache, or because its file is there.
     pub(crate) fn are_cached(&self, indices: &[u64]) -> Result<bool> {
-        let cached = |e: Entry| Ok(is_cached(&*self.files.get(Part::Chunk(e.chunk_id))?, &e));
+        let cached = |e: Entry| {
+            let file = self.files.get(Part::Chunk(e.chunk_id))?;
+            Ok(is_cached(&*file, &e) || file.is_in_memory())
+        };
         self.entries(indices)?.into_iter().try_fold(true, |all, entry| Ok(all && cached(entry)?))
     }
 

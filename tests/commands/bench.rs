@@ -66,6 +66,32 @@ fn batches_have_no_more_records_than_the_store_and_no_size_is_there_twice() {
     assert_eq!(text.lines().filter(|line| line.starts_with("gather, batches of 300 ")).count(), 1, "{text}");
 }
 
+/// The system cannot forget what is in memory alone.
+#[test]
+fn what_stays_in_memory_has_no_cold_rate() {
+    const TMPFS: i64 = 0x0102_1994;
+    if !rustix::fs::statfs("/dev/shm").is_ok_and(|found| found.f_type == TMPFS) {
+        eprintln!("/dev/shm is no tmpfs here: what bench says of one is not tested");
+        return;
+    }
+    let dir = tempfile::Builder::new().prefix("zrfs-test-").tempdir_in("/dev/shm").unwrap();
+    let path = dir.path().join("dense");
+    dense(&path, 300);
+    let store = &measured(&[], &path)[0];
+    assert!(
+        store["cold"].is_null() && store["verdict"].as_str().unwrap().contains("could not be measured cold"),
+        "{store}"
+    );
+    let bench = |args: &[&str]| {
+        let text = ok(Command::new(ZRFS).arg("bench").arg(&path).args(["--seconds", "0.2"]).args(args));
+        String::from_utf8(text).unwrap()
+    };
+    let cold = "\ncold: not measurable here: the files stay in memory\n";
+    let text = bench(&[]);
+    assert!(text.contains(cold) && !text.contains("not in the page cache"), "{text}");
+    assert!(!bench(&["--warm"]).contains("cold"));
+}
+
 #[test]
 fn a_measurement_of_few_large_records_ends_in_time() {
     let dir = tempfile::tempdir().unwrap();
