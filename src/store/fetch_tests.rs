@@ -45,6 +45,20 @@ proptest! {
     }
 }
 
+/// Where files are in memory anyway, as on tmpfs, and where they were just written, nothing is asked of a disk.
+#[test]
+fn what_is_in_memory_is_known_to_be() {
+    for top in [std::env::temp_dir(), "/dev/shm".into()] {
+        let dir = tempfile::tempdir_in(&top).unwrap();
+        let path = dir.path().join("s");
+        write(&path, Codec::Raw, Layout::STANDARD, &[&samples(120)]);
+        let store = Store::open(&path).unwrap();
+        assert!(store.place.is_cold(), "not known yet");
+        gathered(&store, &(0..120).collect::<Vec<_>>(), 0).unwrap();
+        assert!(!store.place.is_cold(), "{}", top.display());
+    }
+}
+
 /// Whatever is cut, and wherever: what lies before is read, what lies behind is an error, and nobody gets a signal.
 #[test]
 fn files_cut_short_under_a_reader() {
