@@ -29,6 +29,8 @@ const KEEP: usize = 8 << 20;
 const RECORDS_AHEAD: usize = 6;
 /// Of a batch that may wait for a disk, at most so many bytes are asked for beforehand.
 const ASKED: u64 = 64 << 20;
+/// From so many bytes on, few records are worth the memory map, too.
+const LONG: u64 = 64 << 10;
 /// The processor's caches do not hold a batch of so many bytes until it is used.
 const LARGE: u64 = 32 << 20;
 /// One record in so many is looked for in the page cache, to see whether the others are there.
@@ -93,15 +95,15 @@ pub(super) struct Fetch<'a> {
     chunk_bytes: u64,
     many_chunks: bool,
     cold: &'a AtomicBool,
-    /// Page faults of one part of the batch were counted.
-    watched: AtomicBool,
+    /// There is enough to read to go about it by memory.
+    maps: bool,
     /// What becomes of the records.
     then: Then,
 }
 
 impl<'a> Fetch<'a> {
-    /// For a batch of so many bytes.
-    pub(super) fn new(store: &'a Store, codec: Codec, bytes: u64) -> Self {
+    /// For a batch of so many records and bytes.
+    pub(super) fn new(store: &'a Store, codec: Codec, tasks: usize, bytes: u64) -> Self {
         Fetch {
             files: &store.files,
             decoder: &store.decoder,
@@ -109,7 +111,7 @@ impl<'a> Fetch<'a> {
             chunk_bytes: store.layout.chunk_bytes,
             many_chunks: store.header().tail_chunk >= MANY_CHUNKS,
             cold: &store.place.cold,
-            watched: AtomicBool::new(false),
+            maps: tasks >= FEW || bytes >= LONG,
             then: if bytes < LARGE { Then::Used } else { Then::Left },
         }
     }
@@ -142,6 +144,17 @@ impl<'a> Fetch<'a> {
         }
     }
 
+    /// Runs `read`, which reads about so many records on this thread, and sees from its page faults whether they had to be
+    /// waited for.
+    pub(super) fn watch(&self, records: usize, read: impl FnOnce() -> Result<()>) -> Result<()> {
+        let before = major_faults();
+        let done = read();
+        if major_faults().saturating_sub(before) * FAULTS > records as u64 {
+            self.cold.store(true, Ordering::Relaxed);
+        }
+        done
+    }
+
     /// Reads and decodes the tasks one after the other on this thread.
     pub(super) fn here(&self, mut tasks: &mut [Task<'_>]) -> Result<()> {
         while let Some(first) = tasks.first() {
@@ -157,17 +170,11 @@ impl<'a> Fetch<'a> {
     /// The tasks whose records are in one chunk.
     fn chunk(&self, part: Part, tasks: &mut [Task<'_>]) -> Result<()> {
         let file = self.files.get(part)?;
-        if tasks.len() >= FEW
+        if self.maps
             && !self.cold.load(Ordering::Relaxed)
             && let Some(map) = self.files.mapped(part, self.chunk_bytes)?
         {
-            // Asking the system costs as much as copying some records, so one part of the batch stands for all.
-            let before = (!self.watched.swap(true, Ordering::Relaxed)).then(major_faults);
             let done = map.read(|| file.size(), |view| self.each(part, &*file, tasks, &mut Source::Memory(view)));
-            let faults = before.map_or(0, |before| major_faults().saturating_sub(before));
-            if faults * FAULTS > tasks.len() as u64 {
-                self.cold.store(true, Ordering::Relaxed);
-            }
             // Of a file that was cut short nothing counts that was read, errors included; read again, it gives its reason.
             if let Ok(done) = done {
                 return done;

@@ -286,15 +286,16 @@ impl Store {
 
     fn share_out(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
         let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
-        let fetch = Fetch::new(self, self.codec(), bytes);
+        let fetch = Fetch::new(self, self.codec(), tasks.len(), bytes);
         if tasks.len() < 2 {
             return fetch.here(tasks);
         }
         fetch.begin(tasks);
         if threads == Threads::One || bytes < worth_sharing(self.codec()) {
-            return fetch.here(tasks);
+            return fetch.watch(tasks.len(), || fetch.here(tasks));
         }
-        pool().try_shares(tasks, |share| fetch.here(share))
+        let pool = pool();
+        fetch.watch(tasks.len() / pool.threads(), || pool.try_shares(tasks, |share| fetch.here(share)))
     }
 }
 
