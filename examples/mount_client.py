@@ -107,9 +107,9 @@ class View:
             self._call(SEAL)
         return self.streams()
 
-    def sample(self, batch, seed, step, mode=CYCLIC, rank=0, world=1, stream=OWN):
-        """The batch of a step, whose indices the mount draws."""
-        self._call(SAMPLE, stream, 0, SPEC.pack(mode, 0, batch, seed, rank, world, step, 0))
+    def sample(self, batch, seed, step, mode=CYCLIC, rank=0, world=1, stream=OWN, length=0):
+        """The batch of a step, whose indices the mount draws from the first `length` records, or from all by now."""
+        self._call(SAMPLE, stream, 0, SPEC.pack(mode, 0, batch, seed, rank, world, step, length))
         return self.streams()
 
     def streams(self):

@@ -200,6 +200,24 @@ impl Mount {
     /// # Errors
     /// [`Error::Invalid`] for a spec that is none; otherwise as [`gather`](Mount::gather).
     pub fn sample(&self, spec: &Spec, step: u64) -> Result<Batch> {
+        self.drawn(spec, step, 0)
+    }
+
+    /// The same, drawn among the first `length` records alone: the batch of a step stays what it is while records are
+    /// appended, whenever and by whichever mount it is drawn.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a length of 0, and for one of more records than there are; otherwise as
+    /// [`sample`](Mount::sample).
+    pub fn sample_among(&self, length: u64, spec: &Spec, step: u64) -> Result<Batch> {
+        if length == 0 {
+            return Err(Error::invalid("length 0: there is nothing to draw"));
+        }
+        self.drawn(spec, step, length)
+    }
+
+    /// The batch of a step among so many records, 0 for all.
+    fn drawn(&self, spec: &Spec, step: u64, length: u64) -> Result<Batch> {
         spec.validate()?;
         let number = |n: Option<usize>| n.and_then(|n| u8::try_from(n).ok()).unwrap_or(u8::MAX);
         let call = abi::Spec {
@@ -211,13 +229,22 @@ impl Mount {
             rank: spec.rank,
             world: spec.world,
             step,
-            length: 0,
+            length,
         };
         let draw = |slot: &Slot| {
             let view = abi::View { view: slot.view, stream: self.stream, ..abi::View::default() };
             self.call(abi::SAMPLE, &mut abi::Sample { view, spec: call }.encode())
         };
-        let (slot, sealed) = self.with_slot(draw).map_err(|e| self.refused(e, spec.batch))?;
+        let (slot, sealed) = self.with_slot(draw).map_err(|e| {
+            if e.raw_os_error() == Some(INVAL)
+                && let Ok(have) = self.records()
+                && have < length
+            {
+                let path = self.shared.path.display();
+                return Error::invalid(format!("length {length}: {path} has {have} records"));
+            }
+            self.refused(e, spec.batch)
+        })?;
         self.batch(slot, &sealed, step)
     }
 

@@ -25,6 +25,7 @@ mod ioctl;
 mod list;
 mod lookup;
 mod read;
+mod spec;
 #[cfg(test)]
 mod tests;
 mod views;

@@ -63,18 +63,19 @@ fn a_reader_in_the_announced_order_is_served_ahead() {
             let mount = Mount::new(&path, &[]);
             let at = mount.path();
             succeeds(&shell(&format!("ls -l {at}/records >/dev/null")));
-            let start = if way == "step 40" { 40 } else { 0 };
+            let (start, length, key) = if way == "step 40" { (40, 1500, ",length=1500") } else { (0, 2000, "") };
             match way {
                 "directory" => assert_eq!(ioctl(&format!("{at}/records"), &["40307AF1", "16", "7", "0", "1", "0"]), 0),
                 "record" => assert_eq!(ioctl(&format!("{at}/records/5"), &["40307AF1", "16", "7", "0", "1", "0"]), 0),
                 _ => {
-                    let said = succeeds(&run("cat", &[&format!("{at}/.zrfs/readahead/{SPEC},start={start}")]));
-                    let first: Vec<String> = order(SPEC, 2000, start, 4).iter().map(u64::to_string).collect();
-                    let want = format!("{SPEC},start={start}: 2000 records, {} … come first\n", first.join(" "));
+                    let name = format!("{SPEC},start={start}{key}");
+                    let said = succeeds(&run("cat", &[&format!("{at}/.zrfs/readahead/{name}")]));
+                    let first: Vec<String> = order(SPEC, length, start, 4).iter().map(u64::to_string).collect();
+                    let want = format!("{name}: {length} records, {} … come first\n", first.join(" "));
                     assert_eq!(said, want);
                 }
             }
-            let [reads, pushed] = read(&mount, &records, &order(SPEC, 2000, start, 1000));
+            let [reads, pushed] = read(&mount, &records, &order(SPEC, length, start, 1000));
             assert!(reads < 300 && pushed > 700, "{codec} {way}: {reads} reads, {pushed} pushed");
             assert_eq!(stat(&mount, "announced"), 1);
         }
@@ -111,6 +112,9 @@ fn what_is_no_order() {
         "cyclic,batch=4,stream=a",
         "cyclic,batch=4,dir=npy",
         "cyclic,batch=4,dir=tree",
+        "cyclic,batch=4,length=0",
+        "cyclic,batch=4,length=3",
+        "cyclic,batch=4,length=1,length=1",
     ];
     for spec in bad {
         let done = run("cat", &[&format!("{at}/.zrfs/readahead/{spec}")]);
@@ -122,6 +126,8 @@ fn what_is_no_order() {
     assert_eq!(ioctl(&format!("{at}/.zrfs"), &["40307AF1", "4", "7", "0", "1", "0"]), 25);
     assert_eq!(ioctl(&at, &["40307AF1", "4", "7", "0", "1", "0"]), 0);
     assert_eq!(succeeds(&run("ls", &[&format!("{at}/.zrfs/readahead")])), "");
+    let said = succeeds(&run("cat", &[&format!("{at}/.zrfs/readahead/sequential,batch=4,length=1")]));
+    assert_eq!(said, "sequential,batch=4,length=1: 1 records, 0 0 0 0 … come first\n");
     let mount = Mount::new(&dir.path().join("s"), &["--push-size", "0"]);
     let done = run("cat", &[&format!("{}/.zrfs/readahead/{SPEC}", mount.path())]);
     assert!(done.err.contains("not supported"), "{done:?}");

@@ -5,6 +5,7 @@
 
 use super::order::Space;
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 use zrfs::sampler::{Sampler, Spec};
 use zrfs::{Error, Result};
 
@@ -31,6 +32,8 @@ pub struct Announcement {
     pub spec: Spec,
     /// The step of the first batch.
     pub start: u64,
+    /// The number of records that it is fixed to; of all that there are otherwise.
+    pub length: Option<NonZeroU64>,
 }
 
 /// An announced order, as far as it is looked at.
@@ -81,6 +84,11 @@ impl Line {
     /// What was announced.
     pub fn announcement(&self) -> &Announcement {
         &self.announcement
+    }
+
+    /// The number of records that it goes over.
+    pub fn length(&self) -> u64 {
+        self.sampler.length()
     }
 
     /// The place of a file that the reader may be at next.
@@ -156,7 +164,8 @@ mod tests {
     use super::*;
 
     fn line(text: &str, start: u64, length: u64) -> Result<Line> {
-        Line::new(Announcement { space: Space::Records(0), spec: text.parse().unwrap(), start }, length)
+        let spec = text.parse().unwrap();
+        Line::new(Announcement { space: Space::Records(0), spec, start, length: None }, length)
     }
 
     #[test]

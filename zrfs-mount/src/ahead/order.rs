@@ -10,7 +10,7 @@
 //!
 //! Orders that readers announce are followed in the same way, on a line of their own ([`Line`]).
 
-use super::announced::Line;
+use super::announced::{Announcement, Line};
 use crate::namespace::Node;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -342,9 +342,9 @@ impl Orders {
     /// Follows an announced order from here on; the same one announced before is forgotten.
     pub fn announce(&mut self, line: Line) {
         let said = line.announcement();
-        self.orders.retain(|o| {
-            o.line.as_ref().is_none_or(|l| (l.announcement().space, &l.announcement().spec) != (said.space, &said.spec))
-        });
+        // Wherever that one started.
+        let same = |l: &Announcement| (l.space, &l.spec, l.length) == (said.space, &said.spec, said.length);
+        self.orders.retain(|o| o.line.as_ref().is_none_or(|l| !same(l.announcement())));
         let order = Order::new(said.space, 1, 0, (Cursor::Announced(1), 1), Instant::now());
         // Nothing is done for it before somebody reads in this order.
         self.add(Order { window: 0, line: Some(Box::new(line)), ..order }, ANNOUNCED);

@@ -1,15 +1,14 @@
 //! Orders that readers announce: by an ioctl, or by reading a file whose name is the order.
 
-use super::{Failure, Fs};
+use super::{Failure, Fs, spec};
 use crate::ahead::announced::{Announcement, Line};
 use crate::ahead::order::Space;
 use crate::errno::Errno;
 use crate::namespace::{MAX_INDEX, Node};
 use std::collections::VecDeque;
-use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zrfs::Source;
-use zrfs::sampler::{Mode, Spec, Tail};
+use zrfs::sampler::Spec;
 use zrfs_abi::Announce;
 
 /// Files in `.zrfs/readahead` that were looked up, of which the last are remembered.
@@ -44,7 +43,7 @@ impl Fs {
             _ => return Err(Errno::NOTTY.into()),
         };
         let (spec, start) = parse_ioctl(data).ok_or(Errno::INVAL)?;
-        let line = self.line(Announcement { space, spec, start })?;
+        let line = self.line(Announcement { space, spec, start, length: None })?;
         self.ahead.announce(line);
         self.counters.announced.add(1);
         Ok(())
@@ -55,10 +54,12 @@ impl Fs {
         if !self.ahead.is_on() {
             return Err(Errno::OPNOTSUPP.into());
         }
-        // Whatever records there are by now.
-        self.refresh(s)?;
         let said = announcement.spec.to_string();
-        Line::new(announcement, self.stream(s)?.len()).map_err(|e| {
+        let Some(length) = self.drawn_from(s, announcement.length)? else {
+            log::warn!("{said} was announced for more records than the {} that there are", self.stream(s)?.len());
+            return Err(Errno::INVAL.into());
+        };
+        Line::new(announcement, length).map_err(|e| {
             log::warn!("{said} was announced: {e}");
             Errno::INVAL.into()
         })
@@ -73,11 +74,7 @@ impl Fs {
         })?;
         let line = self.line(announcement.clone())?;
         let first: Vec<String> = line.indices(1, SHOWN).iter().map(u64::to_string).collect();
-        let mut text = format!("{text}: ");
-        if let Space::Records(s) | Space::Npys(s) = announcement.space {
-            // Writing to a String never fails.
-            let _ = writeln!(text, "{} records, {} … come first", self.stream(s)?.len(), first.join(" "));
-        }
+        let text = format!("{text}: {} records, {} … come first\n", line.length(), first.join(" "));
         let mut spelled = self.spelled.lock();
         let (next, files) = &mut *spelled;
         let id = *next % MAX_INDEX;
@@ -107,27 +104,12 @@ impl Fs {
         spelled.1.iter().find(|(k, _)| *k == id).map(|(_, file)| file.clone()).ok_or(Errno::STALE)
     }
 
-    /// A sampler's spec with the keys `start`, `dir` and `stream`, which say where the order starts and of which files it
-    /// is.
+    /// A sampler's spec with the keys `start`, `length`, `dir` and `stream`, which say where the order starts, over how many
+    /// records it goes and of which files it is.
     fn parse(&self, text: &str) -> Result<Announcement, String> {
-        let [mut start, mut dir, mut stream] = [None; 3];
-        let mut spec = Vec::new();
-        for part in text.split(',') {
-            let (slot, value) = match part.split_once('=') {
-                Some(("start", value)) => (&mut start, value),
-                Some(("dir", value)) => (&mut dir, value),
-                Some(("stream", value)) => (&mut stream, value),
-                _ => {
-                    spec.push(part);
-                    continue;
-                }
-            };
-            if slot.replace(value).is_some() {
-                return Err(format!("{part}: given twice"));
-            }
-        }
-        let spec: Spec = spec.join(",").parse().map_err(|e: zrfs::Error| e.to_string())?;
+        let (spec, [start, length, dir, stream]) = spec::parse(text, ["start", "length", "dir", "stream"])?;
         let start = start.map_or(Ok(0), |n| n.parse().map_err(|_| format!("start={n}: not a step")))?;
+        let length = spec::parse_length(length)?;
         let s = match (&self.source, stream) {
             (Source::Store(_), None) => 0,
             (Source::Store(_), Some(_)) => return Err("stream=: only a dataset has streams".into()),
@@ -143,7 +125,7 @@ impl Fs {
             Some("npy") if typed => Space::Npys(s),
             Some(other) => return Err(format!("dir={other}: records, or npy of a typed store")),
         };
-        Ok(Announcement { space, spec, start })
+        Ok(Announcement { space, spec, start, length })
     }
 }
 
@@ -154,19 +136,7 @@ fn parse_ioctl(data: &[u8]) -> Option<(Spec, u64)> {
         return None;
     }
     let Announce { batch, seed, rank, world, start, .. } = call;
-    Some((spec_of([call.mode, call.tail], [batch, seed, rank, world])?, start))
-}
-
-/// The spec that these numbers of an ioctl stand for, mode and tail first; `None` where there is none.
-pub(super) fn spec_of([mode, tail]: [u8; 2], [batch, seed, rank, world]: [u64; 4]) -> Option<Spec> {
-    let mode = *Mode::ALL.get(usize::from(mode))?;
-    let tail = match tail {
-        0 => mode.default_tail(),
-        n => *Tail::ALL.get(usize::from(n) - 1)?,
-    };
-    let spec = Spec { mode, batch, seed, rank, world, tail };
-    spec.validate().ok()?;
-    Some(spec)
+    Some((spec::of_numbers([call.mode, call.tail], [batch, seed, rank, world])?, start))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod tests;
 pub use table::Table;
 
 use super::list::Listing;
-use super::{Attr, Failure, Fs, Kind, NAME_MAX, SOON};
+use super::{Attr, Failure, Fs, Kind, NAME_MAX, SOON, spec};
 use crate::errno::Errno;
 use crate::namespace::{Batch, Node, Part, parse_index, write_index};
 use std::sync::{Arc, PoisonError};
@@ -209,15 +209,17 @@ impl Fs {
         })
     }
 
+    /// The spec of a directory, and how many records it draws from. Without `length` those are what there is by now, and from
+    /// here on what this spelling draws from until it is forgotten.
     fn parse_spec(&self, text: &str) -> Result<(Spec, u64), Failure> {
-        // Whatever records there are by now; from here on they are what this spelling draws from.
-        self.refresh(0)?;
-        let length = self.source.len();
-        let spec = text.parse::<Spec>().and_then(|spec| Sampler::new(spec.clone(), length).map(|_| spec));
-        let spec = spec.map_err(|e| {
-            log::info!("batches/{text}: {e}");
+        let none = |reason: String| {
+            log::info!("batches/{text}: {reason}");
             Errno::NOENT
-        })?;
+        };
+        let (spec, [length]) = spec::parse(text, ["length"]).map_err(none)?;
+        let length = self.drawn_from(0, spec::parse_length(length).map_err(none)?)?;
+        let length = length.ok_or_else(|| none(format!("there are {} records", self.source.len())))?;
+        Sampler::new(spec.clone(), length).map_err(|e| none(e.to_string()))?;
         Ok((spec, length))
     }
 

@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
-use super::announce::spec_of;
-use super::{Failure, Fs};
+use super::{Failure, Fs, spec as specs};
 use crate::errno::Errno;
 use crate::namespace::Node;
 use crate::views::plan::{Part, Plan};
 use crate::views::{Caller, View, Work, slab};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 use zrfs::Error;
@@ -118,15 +118,8 @@ impl Fs {
     /// Draws the indices of a step; returns the step and the number of records drawn from.
     fn draw(&self, view: &View, work: &mut Work, spec: &abi::Spec) -> Result<(u64, u64), Failure> {
         let &abi::Spec { batch, seed, rank, world, step, length, .. } = spec;
-        let wanted = spec_of([spec.mode, spec.tail], [batch, seed, rank, world]).ok_or(Errno::INVAL)?;
-        if length == 0 || length > self.source.len() {
-            self.refresh(0)?;
-        }
-        let have = self.source.len();
-        let length = if length == 0 { have } else { length };
-        if length == 0 || length > have {
-            return Err(Errno::INVAL.into());
-        }
+        let wanted = specs::of_numbers([spec.mode, spec.tail], [batch, seed, rank, world]).ok_or(Errno::INVAL)?;
+        let length = self.drawn_from(0, NonZeroU64::new(length))?.filter(|&length| length > 0).ok_or(Errno::INVAL)?;
         let mut sampler = match work.sampler.take().filter(|old| *old.spec() == wanted && old.length() == length) {
             Some(sampler) => sampler,
             None => Sampler::new(wanted, length).map_err(|_| Errno::INVAL)?,

@@ -96,6 +96,13 @@ fn begin_push_seal_again_and_close() {
     let drawn = call(&fs, ME, SAMPLE, view(id, 0, 0), &spec.encode()).unwrap();
     let slab = read(&fs, ME, &drawn);
     assert_eq!((records(&slab), SlabHeader::decode_front(&slab).unwrap().step), (numbers(&[8, 1, 7, 4]), 5));
+    // Of more records than there are is nothing drawn.
+    let too_many = Spec { length: 11, ..spec };
+    assert_eq!(call(&fs, ME, SAMPLE, view(id, 0, 0), &too_many.encode()), Err(Errno::INVAL));
+    for (length, drawn_from) in [(10, 10), (3, 3), (0, 10)] {
+        let drawn = call(&fs, ME, SAMPLE, view(id, 0, 0), &Spec { length, ..spec }.encode()).unwrap();
+        assert_eq!(SlabHeader::decode_front(&read(&fs, ME, &drawn)).unwrap().length, drawn_from);
+    }
     assert_eq!(fs.views_used(), (1, again.capacity + 32));
     call(&fs, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
     assert_eq!(call(&fs, ME, CLOSE, view(id, 0, 0), &[]), Err(Errno::NOENT));
