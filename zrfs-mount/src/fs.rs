@@ -19,6 +19,8 @@ mod announce;
 mod attr;
 mod batches;
 mod counters;
+#[cfg(test)]
+mod equality_tests;
 mod files;
 mod info;
 mod ioctl;

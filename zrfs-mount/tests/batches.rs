@@ -4,14 +4,13 @@
 #[allow(dead_code, unused_imports)]
 mod common;
 
-use common::{Mount, TempDir, bytes, run, shell, store, succeeds};
+use common::random::options;
+use common::{Mount, TempDir, bytes, run, shell, store, succeeds, wait_until};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Duration;
-use zrfs::WriterOptions;
+use zrfs::client;
 use zrfs::dataset::{DenseWriter, RaggedWriter};
-use zrfs::dict::{DictTier, train};
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
 use zrfs::sampler::Sampler;
@@ -42,17 +41,6 @@ fn stat(mount: &Mount, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("{}/.zrfs/stats.json", mount.path())).unwrap();
     let line = text.lines().find(|l| l.trim().starts_with(&format!("\"{name}\":"))).unwrap().to_string();
     line.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap()
-}
-
-fn options(codec: Codec) -> WriterOptions {
-    let options = WriterOptions::new(codec);
-    if codec == Codec::ZstdDict {
-        static DICT: OnceLock<Vec<u8>> = OnceLock::new();
-        let dict = DICT.get_or_init(|| train((0..500).map(|k| bytes(k, 400)), DictTier::Fast).unwrap());
-        options.level(Some(3)).dict(dict.clone())
-    } else {
-        options
-    }
 }
 
 fn dtype(text: &str) -> DType {
@@ -188,6 +176,8 @@ fn listings_and_what_is_not_there() {
     for (name, error) in [
         ("batches/cyclic", "No such file"),
         ("batches/cyclic,batch=4,world=2", "No such file"),
+        ("batches/cyclic,batch=4,length=0", "No such file"),
+        ("batches/cyclic,batch=4,length=301", "No such file"),
         ("batches/cyclic,batch=4/x", "No such file"),
         ("batches/cyclic,batch=4/0.npy", "No such file"),
         ("batches/cyclic,batch=4/0/none.npy", "No such file"),
@@ -235,6 +225,47 @@ fn what_was_forgotten_is_looked_up_again() {
         assert!(std::fs::read(name).unwrap() == want[k], "{name}");
         // What is open keeps its pages.
         read_open(k);
+    }
+}
+
+/// What a run read of a store that grows is read again, by a mount that has forgotten it and by another one, and drawn by
+/// the call.
+#[test]
+fn a_length_means_the_same_batches_for_ever() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let records: Vec<Vec<u8>> = (0..COUNT).map(|k| bytes(k, 100)).collect();
+    let mut writer = store(&path, "zstd", &records);
+    let mount = Mount::new(&path, &[]);
+    let (bare, fixed) = ("cyclic,batch=40,seed=3", format!("cyclic,batch=40,seed=3,length={COUNT}"));
+    let read = |mount: &Mount, spec: &str| -> Vec<Vec<u8>> {
+        let read =
+            |step: u64, end: &str| std::fs::read(format!("{}/batches/{spec}/{step}{end}", mount.path())).unwrap();
+        [0, 1, 7, 100].iter().flat_map(|&step| [read(step, ".npy"), read(step, ".indices.npy")]).collect()
+    };
+    let want = read(&mount, bare);
+    assert!(read(&mount, &fixed) == want);
+    let more = format!("{}/batches/cyclic,batch=40,length={}", mount.path(), COUNT + 20);
+    assert!(run("ls", &[&more]).err.contains("No such file"));
+    writer.append(&(0..20).map(|_| &b"more"[..]).collect::<Vec<_>>()).unwrap();
+    writer.sync().unwrap();
+    wait_until("they are there", || std::fs::metadata(&more).is_ok());
+    for seed in 0..1500 {
+        std::fs::metadata(format!("{}/batches/sequential,batch=40,seed={seed}", mount.path())).unwrap();
+    }
+    let other = Mount::new(&path, &[]);
+    for mount in [&mount, &other] {
+        assert!(read(mount, &fixed) == want);
+        assert!(read(mount, bare) != want, "without it the batches are those of all records");
+        let views = client::Mount::open(mount.mountpoint()).unwrap();
+        for (k, step) in [0, 1, 7, 100].into_iter().enumerate() {
+            let batch = views.sample_among(COUNT, &bare.parse().unwrap(), step).unwrap();
+            assert!(batch.parts()[0].bytes() == &want[2 * k][128..], "step {step}");
+            assert!(batch.indices().iter().flat_map(|i| i.to_le_bytes()).eq(want[2 * k + 1][128..].iter().copied()));
+        }
+        let refused = views.sample_among(COUNT + 21, &bare.parse().unwrap(), 0).unwrap_err().to_string();
+        assert!(refused.contains("has 320 records"), "{refused}");
+        assert!(views.sample_among(0, &bare.parse().unwrap(), 0).is_err());
     }
 }
 

@@ -268,7 +268,8 @@ impl Fs {
     pub(super) fn read_view(&self, seal: u64, offset: u64, dst: &mut [u8]) -> Result<usize, Failure> {
         let (_, bytes, file) = self.views.batch(seal).ok_or(Errno::STALE)?;
         let n = bytes.saturating_sub(offset).min(dst.len() as u64) as usize;
-        let n = slab::read_at(&file, offset, &mut dst[..n])?;
+        // Offsets from 2^63 on are beyond the end here, and an error of the file.
+        let n = if n == 0 { 0 } else { slab::read_at(&file, offset, &mut dst[..n])? };
         // The next batch may have come over it.
         self.views.batch(seal).map(|_| n).ok_or(Errno::STALE.into())
     }

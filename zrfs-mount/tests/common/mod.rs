@@ -1,5 +1,7 @@
 //! Stores to mount, mounts that go away whatever happens, and programs with a deadline.
 
+pub mod random;
+
 pub use tempfile::TempDir;
 
 use std::io::Read;

@@ -1,11 +1,12 @@
-//! Batches without a kernel, against the engine's own gather of the same indices.
+//! Batches by path without a kernel: names, numbers and what is there. That their bytes are the engine's is for
+//! `equality_tests.rs` to show, with random ones.
 
 use super::BRIEFLY;
-use super::packed::NO_DIMENSION;
 use super::table::MAX_DRAWS;
 use crate::ahead::device::PageCache;
 use crate::ahead::start;
 use crate::errno::Errno;
+use crate::fs::equality_tests::random::{native, numbers};
 use crate::fs::list::Entry;
 use crate::fs::tests::{bytes, list, names, open, open_with, options, plain_store, read_all, walk};
 use crate::fs::{Attr, FOREVER, Fs, FsOptions, Kind, REFRESH_MS};
@@ -18,24 +19,11 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use zrfs::WriterOptions;
-use zrfs::dataset::{DenseWriter, RaggedWriter, Values};
+use zrfs::dataset::{DenseWriter, RaggedWriter};
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
-use zrfs::format::npy::header_bytes;
 use zrfs::sampler::Sampler;
-use zrfs::{Selection, Source, Stream};
-
-const SPECS: [&str; 9] = [
-    "cyclic,batch=7,seed=3",
-    "cyclic,seed=3,batch=7,tail=keep",
-    "cyclic,batch=7,tail=wrap",
-    "sequential,batch=10",
-    "sequential,batch=10,tail=drop",
-    "iid,batch=8",
-    "iid_counter,batch=8,seed=9",
-    "cyclic,batch=10,rank=1,world=3",
-    "cyclic,batch=2,rank=6,world=7",
-];
+use zrfs::{Source, Stream};
 
 fn dtype(text: &str) -> DType {
     DType::parse(text).unwrap()
@@ -59,37 +47,10 @@ fn ragged(path: &Path, codec: Codec, count: u64, mixed: bool) {
     writer.close().unwrap();
 }
 
-fn number_file(shape: &[u64], numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
-    let body = numbers.into_iter().flat_map(u64::to_le_bytes);
-    header_bytes(&dtype("<u8"), shape).into_iter().chain(body).collect()
-}
-
 /// The files that a batch of these indices has, by the ends of their names.
 fn files(stream: &Stream, indices: &[u64]) -> HashMap<&'static str, Vec<u8>> {
-    let n = indices.len() as u64;
-    let pack = |dtype: &DType, shape: &[u64], bytes: Vec<u8>| [header_bytes(dtype, shape), bytes].concat();
-    let in_items = |offsets: &[u64], total: usize, item: u64| {
-        number_file(&[n + 1], offsets.iter().copied().chain([total as u64]).map(|at| at / item))
-    };
-    let mut files = HashMap::from([(".indices.npy", number_file(&[n], indices.iter().copied()))]);
-    match stream.get(&Selection::from(indices)).unwrap() {
-        Values::Dense { dtype, shape, bytes } => {
-            files.insert(".npy", pack(&dtype, &shape, bytes));
-        }
-        Values::Ragged { dtype, bytes, offsets, shapes } => {
-            files.insert(".offsets.npy", in_items(&offsets, bytes.len(), dtype.itemsize()));
-            files.insert(".npy", pack(&dtype, &[bytes.len() as u64 / dtype.itemsize()], bytes));
-            let most = shapes.iter().map(Vec::len).max().unwrap_or(0);
-            let padded = |shape: &Vec<u64>| shape.clone().into_iter().chain([NO_DIMENSION; 9]).take(most).collect();
-            let rows: Vec<Vec<u64>> = shapes.iter().map(padded).collect();
-            files.insert(".shapes.npy", number_file(&[n, most as u64], rows.concat()));
-        }
-        Values::Bytes { bytes, offsets } => {
-            files.insert(".offsets.npy", in_items(&offsets, bytes.len(), 1));
-            files.insert(".npy", pack(&dtype("|u1"), &[bytes.len() as u64], bytes));
-        }
-    }
-    files
+    let files = native("", stream, indices).files().into_iter();
+    files.chain([(".indices.npy", numbers(&[indices.len() as u64], indices))]).collect()
 }
 
 /// Compares a file, whole, in pieces of several sizes, and from somewhere on.
@@ -112,53 +73,6 @@ fn check(fs: &Fs, path: &str, want: &[u8]) {
     assert!(fs.cache.used() <= fs.cache.budget());
 }
 
-/// Compares some batches of every sampler, and lists, with the engine's gather.
-fn check_all(path: &Path, caches: &[u64]) {
-    let stream = Stream::open(path).unwrap();
-    for &cache_bytes in caches {
-        let fs = open_with(path, FsOptions { cache_bytes, ..options() });
-        for text in SPECS {
-            let mut sampler = Sampler::new(text.parse().unwrap(), stream.len()).unwrap();
-            for step in [3, 0, 1, 40, 5000] {
-                let mut indices = vec![0; sampler.batch_len(step) as usize];
-                sampler.batch_at(step, &mut indices).unwrap();
-                for (end, want) in files(&stream, &indices) {
-                    check(&fs, &format!("batches/{text}/{step}{end}"), &want);
-                }
-            }
-        }
-        for (text, indices) in
-            [("5", vec![5]), ("9,2-4,9", vec![9, 2, 3, 4, 9]), ("0-37,17", (0..38).chain([17]).collect())]
-        {
-            for (end, want) in files(&stream, &indices) {
-                check(&fs, &format!("batches/at/{text}{end}"), &want);
-            }
-        }
-    }
-}
-
-#[test]
-fn dense_batches_are_one_array() {
-    for codec in [Codec::Raw, Codec::Zstd] {
-        let dir = TempDir::new().unwrap();
-        let path = dir.path().join("s");
-        dense(&path, codec, 38);
-        check_all(&path, &[1 << 20, 0, 700]);
-    }
-}
-
-#[test]
-fn other_batches_are_packed_beside_their_offsets() {
-    for (codec, mixed, caches) in [(Codec::Raw, false, &[1 << 20, 0]), (Codec::Zstd, true, &[1 << 20, 900])] {
-        let dir = TempDir::new().unwrap();
-        let (typed, plain) = (dir.path().join("typed"), dir.path().join("plain"));
-        ragged(&typed, codec, 38, mixed);
-        check_all(&typed, caches);
-        plain_store(&plain, codec, &(0..38).map(|k| bytes(k, 1 + k as usize * 7 % 90)).collect::<Vec<_>>());
-        check_all(&plain, caches);
-    }
-}
-
 #[test]
 fn what_is_no_batch() {
     let dir = TempDir::new().unwrap();
@@ -169,6 +83,16 @@ fn what_is_no_batch() {
         "batches/cyclic,batch=0",
         "batches/cyclic,batch=4,seed=1,seed=2",
         "batches/cyclic,batch=4,rank=3,world=3",
+        "batches/cyclic,batch=4,length=0",
+        "batches/cyclic,batch=4,length=39",
+        "batches/cyclic,batch=4,length=18446744073709551615",
+        "batches/cyclic,batch=4,length=9,length=9",
+        "batches/cyclic,batch=4,length=09",
+        "batches/cyclic,batch=4,length=x",
+        "batches/cyclic,batch=4,length",
+        "batches/cyclic,length=9",
+        "batches/length=9,cyclic,batch=4",
+        "batches/cyclic,batch=4,start=0",
         "batches/iid,batch=4,tail=keep",
         "batches/.hidden",
         "batches/\u{e9}",
@@ -205,6 +129,8 @@ fn what_is_no_batch() {
         "batches/cyclic,batch=18446744073709551615,tail=keep/0.npy",
         "batches/iid,batch=2/134217727.npy",
         "batches/iid,batch=268435456/0.npy",
+        "batches/cyclic,batch=4,length=38/7.npy",
+        "batches/cyclic,length=1,batch=4/7.npy",
     ] {
         assert!(walk(&fs, there).is_ok(), "{there}");
     }
@@ -248,6 +174,7 @@ fn any_name_at_all() {
         "world=2",
         "tail=keep",
         "tail=wrap",
+        ",length=",
         ",",
         ",",
         "-",
@@ -493,6 +420,44 @@ fn a_spec_stays_with_the_records_that_there_were() {
     assert_ne!(read(new), before, "another spelling is another directory");
     let records = [old, new].map(|spec| fs.getxattr(walk(&fs, spec).unwrap().ino, b"user.zrfs.records").unwrap());
     assert_eq!(records, [b"20", b"40"]);
+}
+
+/// Whenever it is looked up, and in whichever mount.
+#[test]
+fn a_length_means_the_same_batches_for_ever() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s");
+    let mut writer = plain_store(&path, Codec::Raw, &vec![vec![1]; 20]);
+    let fs = open(&path);
+    let read = |fs: &Fs, spec: &str| {
+        let attr = walk(fs, &format!("batches/{spec}/3.indices.npy"))?;
+        Ok((attr.ino, read_all(fs, attr.ino, 4096).unwrap()))
+    };
+    let (bare, fixed) = ("cyclic,batch=4,seed=1", "cyclic,batch=4,length=20,seed=1");
+    let mut drawn = vec![0; 4];
+    Sampler::new(bare.parse().unwrap(), 20).unwrap().batch_at(3, &mut drawn).unwrap();
+    let want = numbers(&[4], &drawn);
+    let number = read(&fs, fixed).unwrap().0;
+    for spec in [bare, fixed] {
+        assert_eq!(read(&fs, spec).unwrap().1, want, "{spec}");
+    }
+    let later = "cyclic,batch=4,length=40,seed=1";
+    assert_eq!(read(&fs, later), Err(Errno::NOENT));
+    writer.append(&vec![&[2u8][..]; 20]).unwrap();
+    writer.sync().unwrap();
+    std::thread::sleep(Duration::from_millis(REFRESH_MS + 10));
+    assert!(read(&fs, later).is_ok(), "they are looked for");
+    for seed in 0..2000 {
+        walk(&fs, &format!("batches/sequential,batch=4,seed={seed}")).unwrap();
+    }
+    assert_ne!(read(&fs, fixed).unwrap().0, number, "it was forgotten");
+    for fs in [&fs, &open(&path)] {
+        assert_eq!(read(fs, fixed).unwrap().1, want);
+        assert_ne!(read(fs, bare).unwrap().1, want, "begins anew");
+        let dir = walk(fs, &format!("batches/{fixed}")).unwrap();
+        assert_eq!(fs.getxattr(dir.ino, b"user.zrfs.records"), Ok(b"20".to_vec()));
+        assert_eq!(names(fs, &format!("batches/{fixed}")).len(), 3 * 5, "its own cycle is listed");
+    }
 }
 
 #[test]
