@@ -2,27 +2,42 @@
 //!
 //!     cargo build --release -p zrfs-mount --bins --examples && target/release/examples/view_time [DIR]
 //!
-//! Batches of 256 records at random indices, into memory that is used again. The ways take turns, a few batches each, so
-//! whatever else the machine does hits all of them: rates are the medians of their turns, ratios those of a turn's ratios. `native` is [`Stream::gather_into`]
+//! Batches of 256 records at random indices, into memory that is used again. Each client is a process, as programs are: it has
+//! its own pool of threads, or its own views. The ways take turns, a few batches each, so whatever else the machine does hits
+//! all of them: rates are the medians of their turns, ratios those of a turn's ratios. `native` is `Stream::gather_into`
 //! into one buffer; `view` asks the mount for one batch after the other; `pipelined` has two views, and the mount gathers into
 //! one while the other is used.
 
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Barrier;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use zrfs::buffer::BufferPool;
 use zrfs::client::Mount;
 use zrfs::loader::Loader;
-use zrfs::{Source, Stream, WriterOptions};
+use zrfs::{Source, WriterOptions};
 
 const BATCH: usize = 256;
 /// Turns of each way.
 const TURNS: usize = 25;
 /// A turn takes about so long.
 const TURN: Duration = Duration::from_millis(80);
+/// The first argument of a client, which this program starts itself as.
+const CLIENT: &str = "--client";
+/// The ways to get batches.
+const WAYS: [&str; 3] = ["native", "view", "pipelined"];
 
 fn main() {
-    let top = std::env::args_os().nth(1).map_or_else(std::env::temp_dir, PathBuf::from);
+    let mut args = std::env::args_os().skip(1);
+    let first = args.next();
+    if first.as_deref() == Some(OsStr::new(CLIENT)) {
+        let rest: Vec<_> = args.collect();
+        let [way, seed, path] = &rest[..] else { panic!("{CLIENT} WAY SEED PATH") };
+        let [way, seed] = [way, seed].map(|arg| arg.to_str().expect("an argument of ours"));
+        return serve(way, seed.parse().expect("a seed"), Path::new(path));
+    }
+    let top = first.map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::tempdir_in(top).expect("a directory to work in");
     println!("| records | clients | native, MiB/s | view | pipelined | view : native | pipelined : native |");
     println!("|---|---:|---:|---:|---:|---:|---:|");
@@ -92,16 +107,11 @@ impl Drop for Mounted {
     }
 }
 
-/// A way to get batches: of a client's state, the bytes of one more.
-type Way<'a> = Box<dyn FnMut() -> usize + Send + 'a>;
-
 /// Medians: MiB/s native, by view and pipelined, and the ratios of the latter two to the first.
 fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 5] {
-    let source = Source::open(store).expect("a store");
-    let Source::Store(stream) = &source else { panic!("a store") };
     let mut rates = [const { Vec::new() }; 5];
-    let mut ways: Vec<Vec<Way<'_>>> =
-        (0..3).map(|way| (0..clients).map(|k| client(way, k, stream, at)).collect()).collect();
+    let mut ways = [(0, store), (1, at), (2, at)]
+        .map(|(way, path)| (1..=clients).map(|seed| Client::new(WAYS[way], seed, path)).collect::<Vec<_>>());
     for turn in 0..=TURNS {
         let [native, view, pipelined] = [0, 1, 2].map(|way| turn_of(&mut ways[way]));
         // The first turn makes the memory.
@@ -117,53 +127,95 @@ fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 5] {
 }
 
 /// All clients at once for a while; MiB/s of all together.
-fn turn_of(clients: &mut [Way<'_>]) -> f64 {
-    let start = Barrier::new(clients.len());
-    let start = &start;
-    let one = |way: &mut Way<'_>| {
-        start.wait();
-        let (begin, mut bytes) = (Instant::now(), 0);
-        while begin.elapsed() < TURN {
-            bytes += way();
-        }
-        bytes as f64 / begin.elapsed().as_secs_f64()
-    };
-    let sum: f64 = std::thread::scope(|scope| {
-        let threads: Vec<_> = clients.iter_mut().map(|way| scope.spawn(move || one(way))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a client")).sum()
-    });
-    sum / f64::from(1 << 20)
+fn turn_of(clients: &mut [Client]) -> f64 {
+    clients.iter_mut().for_each(Client::begin);
+    clients.iter_mut().map(Client::rate).sum::<f64>() / f64::from(1 << 20)
 }
 
-fn client<'a>(way: usize, k: usize, stream: &'a Stream, at: &Path) -> Way<'a> {
-    let length = stream.len();
-    let mut x = k as u64 + 1;
-    let mut indices = move || -> Vec<u64> {
+/// A process that gets batches: of a line it is sent it makes a turn, whose bytes and nanoseconds it answers.
+struct Client {
+    child: Child,
+    /// Its end is that of the client.
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn new(way: &str, seed: usize, path: &Path) -> Client {
+        let mut command = Command::new(std::env::current_exe().expect("a program"));
+        command.args([CLIENT, way, &seed.to_string()]).arg(path).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a client");
+        let (to, from) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
+        Client { child, to, from: BufReader::new(from) }
+    }
+
+    fn begin(&mut self) {
+        self.to.as_mut().expect("a pipe").write_all(b"\n").expect("a client");
+    }
+
+    /// Bytes a second of the turn that it began.
+    fn rate(&mut self) -> f64 {
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("a client");
+        let numbers = line.trim().split_once(' ').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let (bytes, nanos): (f64, f64) = numbers.expect("a client that goes on");
+        bytes / nanos * 1e9
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.to = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// What a client does until nobody wants another turn.
+fn serve(way: &str, seed: u64, path: &Path) {
+    let mut batch = batches(way, seed, path);
+    for line in std::io::stdin().lines() {
+        line.expect("a pipe");
+        let (begin, mut bytes) = (Instant::now(), 0);
+        while begin.elapsed() < TURN {
+            bytes += batch();
+        }
+        println!("{bytes} {}", begin.elapsed().as_nanos());
+    }
+}
+
+/// Gets one batch after the other from a store or a mount; the bytes of each.
+fn batches(way: &str, seed: u64, path: &Path) -> Box<dyn FnMut() -> usize> {
+    if way == "native" {
+        let Source::Store(stream) = Source::open(path).expect("a store") else { panic!("a store") };
+        let (pool, mut indices) = (BufferPool::new(1), random(seed, stream.len()));
+        return Box::new(move || {
+            let mut buffer = None;
+            let slot = &mut buffer;
+            let offsets = stream.gather_into(&indices(), |offsets| {
+                let total = offsets.last().copied().unwrap_or(0) as usize;
+                Ok(&mut **slot.insert(pool.get(total)?))
+            });
+            offsets.expect("a batch").last().copied().unwrap_or(0) as usize
+        });
+    }
+    let mount = Mount::open(path).expect("a mount");
+    if way == "view" {
+        let mut indices = random(seed, mount.records().expect("a mount"));
+        return Box::new(move || mount.gather(&indices()).expect("a batch").bytes() as usize);
+    }
+    let loader = Loader::builder().mount(mount).batch(BATCH as u64).seed(seed).workers(2).prefetch(1);
+    let loader = loader.build().expect("a loader");
+    Box::new(move || loader.next().expect("a batch").expect("a batch").bytes() as usize)
+}
+
+/// The indices of one batch after the other.
+fn random(seed: u64, length: u64) -> impl FnMut() -> Vec<u64> {
+    let mut x = seed;
+    move || {
         let next = |_| {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (x >> 33) % length
         };
         (0..BATCH).map(next).collect()
-    };
-    let mount = Mount::open(at).expect("a mount");
-    match way {
-        0 => {
-            let pool = zrfs::buffer::BufferPool::new(1);
-            Box::new(move || {
-                let mut buffer = None;
-                let slot = &mut buffer;
-                let offsets = stream.gather_into(&indices(), |offsets| {
-                    let total = offsets.last().copied().unwrap_or(0) as usize;
-                    Ok(&mut **slot.insert(pool.get(total)?))
-                });
-                offsets.expect("a batch").last().copied().unwrap_or(0) as usize
-            })
-        }
-        1 => Box::new(move || mount.gather(&indices()).expect("a batch").bytes() as usize),
-        _ => {
-            let loader = Loader::builder().mount(mount).batch(BATCH as u64).seed(k as u64).workers(2).prefetch(1);
-            let loader = loader.build().expect("a loader");
-            Box::new(move || loader.next().expect("a batch").expect("a batch").bytes() as usize)
-        }
     }
 }
