@@ -5,8 +5,8 @@
 //! Batches of 256 records at random indices, into memory that is used again. Each client is a process, as programs are: it has
 //! its own pool of threads, or its own views. The ways take turns, a few batches each, so whatever else the machine does hits
 //! all of them: rates are the medians of their turns, ratios those of a turn's ratios. `native` is `Stream::gather_into`
-//! into one buffer; `view` asks the mount for one batch after the other; `pipelined` has two views, and the mount gathers into
-//! one while the other is used.
+//! into one buffer; `view` asks the mount for one batch after the other. `pipelined` has two views, and the mount gathers into
+//! one while the other is used: the sum of all its words is made; `native, used` does the same with its one buffer.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
@@ -26,7 +26,7 @@ const TURN: Duration = Duration::from_millis(80);
 /// The first argument of a client, which this program starts itself as.
 const CLIENT: &str = "--client";
 /// The ways to get batches.
-const WAYS: [&str; 3] = ["native", "view", "pipelined"];
+const WAYS: [&str; 4] = ["native", "view", "native, used", "pipelined"];
 
 fn main() {
     let mut args = std::env::args_os().skip(1);
@@ -39,18 +39,17 @@ fn main() {
     }
     let top = first.map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::tempdir_in(top).expect("a directory to work in");
-    println!("| records | clients | native, MiB/s | view | pipelined | view : native | pipelined : native |");
-    println!("|---|---:|---:|---:|---:|---:|---:|");
+    println!("| records | clients | native, MiB/s | view | ratio | native, used | pipelined | ratio |");
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     for (codec, length, count) in [("raw", 12 << 10, 8192), ("raw", 256 << 10, 1024), ("zstd", 12 << 10, 8192)] {
         let path = dir.path().join(format!("{codec}-{length}"));
         make(&path, codec, length, count);
         let mount = Mounted::new(&path, dir.path());
         for clients in [1, 2, 4] {
-            let [native, view, pipelined, of_view, of_pipelined] = measure(&path, &mount.at, clients);
+            let [native, view, of_native, used, pipelined, of_used] = measure(&path, &mount.at, clients);
             let kib = length >> 10;
-            println!(
-                "| {codec}, {kib} KiB | {clients} | {native:.0} | {view:.0} | {pipelined:.0} | {of_view:.2} | {of_pipelined:.2} |"
-            );
+            print!("| {codec}, {kib} KiB | {clients} | {native:.0} | {view:.0} | {of_native:.2} ");
+            println!("| {used:.0} | {pipelined:.0} | {of_used:.2} |");
         }
         drop(mount);
         let _ = std::fs::remove_dir_all(&path);
@@ -107,16 +106,16 @@ impl Drop for Mounted {
     }
 }
 
-/// Medians: MiB/s native, by view and pipelined, and the ratios of the latter two to the first.
-fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 5] {
-    let mut rates = [const { Vec::new() }; 5];
-    let mut ways = [(0, store), (1, at), (2, at)]
+/// Medians: MiB/s native and by view, and their ratio; the same native and pipelined where batches are used.
+fn measure(store: &Path, at: &Path, clients: usize) -> [f64; 6] {
+    let mut rates = [const { Vec::new() }; 6];
+    let mut ways = [(0, store), (1, at), (2, store), (3, at)]
         .map(|(way, path)| (1..=clients).map(|seed| Client::new(WAYS[way], seed, path)).collect::<Vec<_>>());
     for turn in 0..=TURNS {
-        let [native, view, pipelined] = [0, 1, 2].map(|way| turn_of(&mut ways[way]));
+        let [native, view, used, pipelined] = [0, 1, 2, 3].map(|way| turn_of(&mut ways[way]));
         // The first turn makes the memory.
         if turn > 0 {
-            let all = [native, view, pipelined, view / native, pipelined / native];
+            let all = [native, view, view / native, used, pipelined, pipelined / used];
             rates.iter_mut().zip(all).for_each(|(rates, rate)| rates.push(rate));
         }
     }
@@ -185,9 +184,10 @@ fn serve(way: &str, seed: u64, path: &Path) {
 
 /// Gets one batch after the other from a store or a mount; the bytes of each.
 fn batches(way: &str, seed: u64, path: &Path) -> Box<dyn FnMut() -> usize> {
-    if way == "native" {
+    if way.starts_with("native") {
         let Source::Store(stream) = Source::open(path).expect("a store") else { panic!("a store") };
         let (pool, mut indices) = (BufferPool::new(1), random(seed, stream.len()));
+        let is_used = way.ends_with("used");
         return Box::new(move || {
             let mut buffer = None;
             let slot = &mut buffer;
@@ -195,6 +195,9 @@ fn batches(way: &str, seed: u64, path: &Path) -> Box<dyn FnMut() -> usize> {
                 let total = offsets.last().copied().unwrap_or(0) as usize;
                 Ok(&mut **slot.insert(pool.get(total)?))
             });
+            if is_used {
+                use_up(buffer.as_deref().expect("a batch"));
+            }
             offsets.expect("a batch").last().copied().unwrap_or(0) as usize
         });
     }
@@ -203,9 +206,20 @@ fn batches(way: &str, seed: u64, path: &Path) -> Box<dyn FnMut() -> usize> {
         let mut indices = random(seed, mount.records().expect("a mount"));
         return Box::new(move || mount.gather(&indices()).expect("a batch").bytes() as usize);
     }
-    let loader = Loader::builder().mount(mount).batch(BATCH as u64).seed(seed).workers(2).prefetch(1);
+    // One batch is with the caller, and one with the worker.
+    let loader = Loader::builder().mount(mount).batch(BATCH as u64).seed(seed).workers(1).prefetch(0);
     let loader = loader.build().expect("a loader");
-    Box::new(move || loader.next().expect("a batch").expect("a batch").bytes() as usize)
+    Box::new(move || {
+        let batch = loader.next().expect("a batch").expect("a batch");
+        batch.parts().iter().for_each(|part| use_up(part.bytes()));
+        batch.bytes() as usize
+    })
+}
+
+/// Makes the sum of all words of a batch, as the least that a program does with it.
+fn use_up(bytes: &[u8]) {
+    let (words, _) = bytes.as_chunks();
+    std::hint::black_box(words.iter().fold(0u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word))));
 }
 
 /// The indices of one batch after the other.
