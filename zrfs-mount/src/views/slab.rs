@@ -1,21 +1,24 @@
 //! The memory of a view: a file in memory that is sealed against being cut short or grown, mapped here to be gathered into,
 //! and handed to the client to be mapped there.
 
-use memmap2::{Advice, MmapMut};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// From this size on, a slab is made of whole huge pages, where the system gives any to shared memory.
-const HUGE: u64 = 2 << 20;
+mod mapping;
+
+use mapping::Mapping;
+
+/// From several of these on, a slab is made of whole huge pages, where the system gives any.
+const HUGE: u64 = mapping::HUGE as u64;
 const PAGE: u64 = 4 << 10;
 
 /// Shared memory of a fixed size. Dropping it gives the memory back at once, whoever still maps it: he sees zeros.
 #[derive(Debug)]
 pub struct Slab {
-    memory: MmapMut,
+    memory: Mapping,
     file: Arc<File>,
 }
 
@@ -37,20 +40,16 @@ impl Slab {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         fcntl_add_seals(&file, seals)?;
         let file = File::from(file);
-        let memory = map(&file).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::NOMEM))?;
-        if size >= HUGE {
-            // Only a wish: most systems have small pages for shared memory.
-            let _ = memory.advise(Advice::HugePage);
-        }
+        let mut memory = Mapping::new(&file, usize::try_from(size).map_err(|_| Errno::NOMEM)?)?;
+        memory.enlarge_pages(&file)?;
         fallocate(&file, FallocateFlags::empty(), 0, size)?;
-        // Another wish: the mapping then costs no faults when it is first written to.
-        let _ = memory.advise(Advice::PopulateWrite);
+        memory.populate();
         Ok(Slab { memory, file: Arc::new(file) })
     }
 
     /// Its bytes. The client can change them at any time, so what was written is not what must be read back.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.memory
+        self.memory.bytes_mut()
     }
 
     /// Bytes of its memory.
@@ -75,18 +74,6 @@ impl Drop for Slab {
 /// Reads from a slab's file as another program may write to it.
 pub fn read_at(file: &File, offset: u64, dst: &mut [u8]) -> Result<usize, Errno> {
     file.read_at(dst, offset).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
-}
-
-#[allow(unsafe_code)]
-fn map(file: &File) -> std::io::Result<MmapMut> {
-    // SAFETY: The file was just made, in memory, and is sealed against shrinking and against further seals, so every page of
-    // the mapping stays there: no access raises a signal, whatever the client does with its own descriptor. The client may
-    // write to the same memory at the same time. That is outside what Rust's model of memory speaks of; it is kept harmless
-    // by what is done with the bytes: gathers copy and decode into them, nothing is ever read back through this mapping, and
-    // no length, place or decision is taken from them. (zstd does read what it has just written, to copy matches from; it
-    // checks places against its input and its own bounds, not against those bytes, so a client that writes there gets
-    // other bytes and nothing else.)
-    unsafe { MmapMut::map_mut(file) }
 }
 
 #[cfg(test)]
