@@ -10,10 +10,13 @@ h5py lmdb array-record tensorstore torch, fio (apt); loaderx==2.8.19 in an envir
 """
 
 import argparse
+import atexit
+import contextlib
 import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -78,22 +81,35 @@ def command(args):
 
 
 class Process:
-    """Asked by lines, answers by lines."""
+    """Asked by lines, answers by lines. It is stopped in between, with all processes that it started: a loader that fills
+    its queue after its turn would take the processors from the next contender."""
 
     def __init__(self, *command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
+        )
+        # It then sees that nobody asks any more, and ends.
+        atexit.register(self.signal, signal.SIGCONT)
+
+    def signal(self, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def answer(self):
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"{shlex.join(self.process.args)} ended: status {self.process.wait()}")
+        self.signal(signal.SIGSTOP)
         return line.strip()
 
     def ask(self, line):
+        self.signal(signal.SIGCONT)
         self.process.stdin.write(line + "\n")
         return self.answer()
 
     def close(self):
+        self.signal(signal.SIGCONT)
+        atexit.unregister(self.signal)
         self.process.stdin.close()
         self.process.wait()
 
