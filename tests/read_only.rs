@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{ZRFS, fails, need_root, noise, ok, tool};
+use common::{ZRFS, copy_of_zrfs, fails, need_root, noise, ok, tool};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn prepare() -> (tempfile::TempDir, PathBuf, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     mode(dir.path(), 0o755);
     let (command, store) = (dir.path().join("zrfs"), dir.path().join("s"));
-    fs::copy(ZRFS, &command).unwrap();
+    copy_of_zrfs(&command);
     mode(&command, 0o755);
     let mut writer = WriterOptions::new(Codec::Zstd).create(&store).unwrap();
     let records: Vec<Vec<u8>> = (0..50).map(|i| noise(i, 1000)).collect();

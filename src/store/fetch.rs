@@ -97,13 +97,16 @@ pub(super) struct Fetch<'a> {
     cold: &'a AtomicBool,
     /// There is enough to read to go about it by memory.
     maps: bool,
+    /// Whether something came from the disk is asked for, and was found.
+    asks: bool,
+    on_disk: AtomicBool,
     /// What becomes of the records.
     then: Then,
 }
 
 impl<'a> Fetch<'a> {
     /// For a batch of so many records and bytes.
-    pub(super) fn new(store: &'a Store, codec: Codec, tasks: usize, bytes: u64) -> Self {
+    pub(super) fn new(store: &'a Store, codec: Codec, tasks: usize, bytes: u64, asks: bool) -> Self {
         Fetch {
             files: &store.files,
             decoder: &store.decoder,
@@ -111,9 +114,21 @@ impl<'a> Fetch<'a> {
             chunk_bytes: store.layout.chunk_bytes,
             many_chunks: store.header().tail_chunk >= MANY_CHUNKS,
             cold: &store.place.cold,
-            maps: tasks >= FEW || bytes >= LONG,
+            maps: Self::maps(tasks, bytes),
+            asks,
+            on_disk: AtomicBool::new(false),
             then: if bytes < LARGE { Then::Used } else { Then::Left },
         }
+    }
+
+    /// Whether so many records and bytes are read through memory, where they are there.
+    pub(super) fn maps(tasks: usize, bytes: u64) -> bool {
+        tasks >= FEW || bytes >= LONG
+    }
+
+    /// Whether something was read from the disk, or may have been.
+    pub(super) fn was_on_disk(&self) -> bool {
+        self.on_disk.load(Ordering::Relaxed)
     }
 
     /// Gets ready for a whole batch: puts it in the order of the disk where that matters, and has the disk begin.
@@ -174,12 +189,17 @@ impl<'a> Fetch<'a> {
             && !self.cold.load(Ordering::Relaxed)
             && let Some(map) = self.files.mapped(part, self.chunk_bytes)?
         {
+            let before = self.asks.then(major_faults);
             let done = map.read(|| file.size(), |view| self.each(part, &*file, tasks, &mut Source::Memory(view)));
+            if before.is_some_and(|before| major_faults() != before) {
+                self.on_disk.store(true, Ordering::Relaxed);
+            }
             // Of a file that was cut short nothing counts that was read, errors included; read again, it gives its reason.
             if let Ok(done) = done {
                 return done;
             }
         }
+        self.on_disk.store(true, Ordering::Relaxed);
         self.each(part, &*file, tasks, &mut Source::File(&*file, &self.files.path(part)))
     }
 

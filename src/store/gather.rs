@@ -3,6 +3,7 @@
 use super::Store;
 use super::fetch::Fetch;
 use super::files::Part;
+use super::sums::{self, Match};
 use crate::error::{Error, Result};
 use crate::format::sums::NO_SUM;
 use crate::format::{Codec, Entry};
@@ -233,10 +234,11 @@ impl Store {
         let codec = self.codec();
         let repeats = if codec == Codec::Raw { Vec::new() } else { take_repeats(&mut tasks) };
         let compares = self.verify_on_read && self.sums.is_some();
-        if compares {
-            self.give_sums(&mut tasks)?;
+        let skipped = compares && self.give_sums(&mut tasks)?;
+        let from_disk = self.share_out(&mut tasks, threads, skipped)?;
+        if skipped && from_disk {
+            self.compare_skipped(&mut tasks)?;
         }
-        self.share_out(&mut tasks, threads)?;
         if compares {
             self.note_compared(&tasks);
         }
@@ -251,27 +253,49 @@ impl Store {
         Ok(())
     }
 
-    /// Gives each task whose record is to be compared the checksum that it must have.
-    fn give_sums(&self, tasks: &mut [Task<'_>]) -> Result<()> {
+    /// Gives each task whose record is to be compared the checksum that it must have; returns whether there are others, which
+    /// were compared before.
+    fn give_sums(&self, tasks: &mut [Task<'_>]) -> Result<bool> {
+        // What is read by system calls does not show whether it came from the disk.
+        let shows = tasks.len() > 1 && Fetch::maps(tasks.len(), bytes_of(tasks)) && !self.place.is_cold();
         // In a forked child that finds the lock taken, perhaps for good, all are compared.
-        let known = self.maker.lock(&self.compared).map(|mut compared| {
-            if self.place.is_cold() {
-                // What was compared may have left the page cache, and then it comes from the disk anew.
-                compared.clear();
-            }
-            tasks.iter().map(|task| compared.has(task.index)).collect()
-        });
-        let known: Vec<bool> = known.unwrap_or_else(|| vec![false; tasks.len()]);
-        let indices: Vec<u64> = tasks.iter().zip(&known).filter(|(_, known)| !**known).map(|(t, _)| t.index).collect();
-        if indices.is_empty() {
+        let compared = if shows { self.maker.lock(&self.compared) } else { None };
+        let known: Vec<bool> =
+            tasks.iter().map(|task| compared.as_ref().is_some_and(|compared| compared.has(task.index))).collect();
+        drop(compared);
+        let new: Vec<_> = tasks.iter_mut().zip(&known).filter(|(_, known)| !**known).map(|(task, _)| task).collect();
+        self.look_up_sums(new)?;
+        Ok(known.contains(&true))
+    }
+
+    /// Gives these tasks the checksums that their records must have.
+    fn look_up_sums(&self, tasks: Vec<&mut Task<'_>>) -> Result<()> {
+        if tasks.is_empty() {
             return Ok(());
         }
         let sure_from = self.sure_from()?;
-        let new = tasks.iter_mut().zip(known).filter(|(_, known)| !known).map(|(task, _)| task);
-        for (task, sum) in new.zip(self.stored_sums(&indices)?) {
+        let indices: Vec<u64> = tasks.iter().map(|task| task.index).collect();
+        for (task, sum) in tasks.into_iter().zip(self.stored_sums(&indices)?) {
             task.sum = if task.index < sure_from { NO_SUM } else { sum };
         }
         Ok(())
+    }
+
+    /// Compares records that were compared before, after some of the batch came from the disk anew: all that was compared
+    /// may have left the page cache meanwhile.
+    fn compare_skipped(&self, tasks: &mut [Task<'_>]) -> Result<()> {
+        if let Some(mut compared) = self.maker.lock(&self.compared) {
+            compared.clear();
+        }
+        let mut skipped: Vec<_> = tasks.iter_mut().filter(|task| task.sum == NO_SUM).collect();
+        self.look_up_sums(skipped.iter_mut().map(|task| &mut **task).collect())?;
+        match skipped.iter().find(|task| sums::compare(task.sum, sums::sum(task.dst)) == Match::No) {
+            Some(Task { index, entry, .. }) => {
+                let path = self.files.path(Part::Chunk(entry.chunk_id));
+                Err(sums::mismatch(&path, entry.offset.into()).at_record(*index))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Notes the records that were compared, all of which matched.
@@ -284,19 +308,27 @@ impl Store {
         }
     }
 
-    fn share_out(&self, tasks: &mut [Task<'_>], threads: Threads) -> Result<()> {
-        let bytes: u64 = tasks.iter().map(|t| t.dst.len() as u64).sum();
-        let fetch = Fetch::new(self, self.codec(), tasks.len(), bytes);
+    /// Returns whether some of it came from the disk, as far as that shows, where it is asked.
+    fn share_out(&self, tasks: &mut [Task<'_>], threads: Threads, ask: bool) -> Result<bool> {
+        let bytes = bytes_of(tasks);
+        let fetch = Fetch::new(self, self.codec(), tasks.len(), bytes, ask);
         if tasks.len() < 2 {
-            return fetch.here(tasks);
+            fetch.here(tasks)?;
+            return Ok(fetch.was_on_disk());
         }
         fetch.begin(tasks);
         if threads == Threads::One || bytes < worth_sharing(self.codec()) {
-            return fetch.watch(tasks.len(), || fetch.here(tasks));
+            fetch.watch(tasks.len(), || fetch.here(tasks))?;
+        } else {
+            let pool = pool();
+            fetch.watch(tasks.len() / pool.threads(), || pool.try_shares(tasks, |share| fetch.here(share)))?;
         }
-        let pool = pool();
-        fetch.watch(tasks.len() / pool.threads(), || pool.try_shares(tasks, |share| fetch.here(share)))
+        Ok(fetch.was_on_disk())
     }
+}
+
+fn bytes_of(tasks: &[Task<'_>]) -> u64 {
+    tasks.iter().map(|task| task.dst.len() as u64).sum()
 }
 
 /// Takes out the tasks whose record another one reads, too, and sorts both kinds by index: what costs decoding is decoded

@@ -114,11 +114,12 @@ impl OpenOptions {
     }
 
     /// Compares raw records with their checksums when one is first read whole, so that a damaged one is an error instead
-    /// of wrong bytes; and again when it may have been read from the disk anew, because the store was not in the page
-    /// cache meanwhile. Records without a checksum, and parts of large raw records
-    /// ([`read_range`](Store::read_range)), are read as they are. Compressed records are always compared. Costs three
-    /// small reads a batch and the sum of the bytes, at several GB/s a core, as long as there is anything to compare; and
-    /// a bit of memory for each record up to the last one that was read, in pieces of 1 KiB where any was.
+    /// of wrong bytes. Later, those that are read alone or by a few are compared each time, and a batch whenever some of it
+    /// came from the disk, as its page faults show: what stays in the page cache is trusted, and what another program reads
+    /// into it anew. Records without a checksum, and parts of large raw records ([`read_range`](Store::read_range)), are read
+    /// as they are. Compressed records are always compared. Costs three small reads a batch and the sum of the bytes, at
+    /// several GB/s a core, as long as there is anything to compare; and a bit of memory for each record up to the last one
+    /// that was read, in pieces of 1 KiB where any was.
     #[must_use]
     pub fn verify_on_read(mut self, yes: bool) -> Self {
         self.verify_on_read = yes;

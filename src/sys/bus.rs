@@ -179,8 +179,9 @@ fn install() {
 extern "C" fn on_bus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a handler with SA_SIGINFO a whole siginfo.
     let (address, code) = unsafe { ((*info).si_addr() as usize, (*info).si_code) };
-    // Positive codes are the kernel's own: the address is one that was read.
-    let found = (code > 0).then(|| listed(address)).flatten();
+    // Positive codes are the kernel's own: the address is one that was read, but for news of memory that broke somewhere.
+    let was_read = code > 0 && code != libc::BUS_MCEERR_AO;
+    let found = was_read.then(|| listed(address)).flatten();
     if let Some((slot, end)) = found {
         // Before there are zeros to read.
         slot.cut.store(true, Ordering::SeqCst);

@@ -36,6 +36,12 @@ pub fn run(command: &mut Command) -> Output {
     command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
 }
 
+/// Copies our program to `to`, by another process: what a thread of ours has open for writing, a child that another thread
+/// starts at the same moment has open, too, and what is open for writing cannot be run.
+pub fn copy_of_zrfs(to: &Path) {
+    ok(Command::new("cp").arg(ZRFS).arg(to));
+}
+
 /// Runs a command that must succeed; its standard output.
 #[track_caller]
 pub fn ok(command: &mut Command) -> Vec<u8> {

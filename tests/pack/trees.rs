@@ -153,7 +153,7 @@ fn without_privileges_everything_but_the_owners_comes_back() {
     let dir = tempfile::tempdir().unwrap();
     chmod(dir.path(), 0o755);
     let (zrfs, source, out) = (dir.path().join("zrfs"), dir.path().join("source"), dir.path().join("out"));
-    fs::copy(ZRFS, &zrfs).unwrap();
+    copy_of_zrfs(&zrfs);
     fs::create_dir_all(source.join("sub")).unwrap();
     fs::create_dir(&out).unwrap();
     chmod(&out, 0o777);

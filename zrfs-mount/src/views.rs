@@ -25,6 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 use zrfs::sampler::Sampler;
 
+/// Room for so many indices is kept from batch to batch.
+const KEPT: usize = 8192;
+
 /// Who calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
@@ -355,7 +358,20 @@ impl Work {
     /// # Errors
     /// `ENOSPC` if there is no memory.
     pub fn reserve(&mut self, more: usize) -> Result<(), Errno> {
-        self.indices.try_reserve(more).map_err(|_| Errno::NOSPC)
+        if self.indices.capacity() - self.indices.len() >= more {
+            return Ok(());
+        }
+        // A little more than is charged, so that many pushes do not copy all that came before them each time.
+        let more = more.max(self.indices.len() / 8);
+        self.indices.try_reserve_exact(more).map_err(|_| Errno::NOSPC)
+    }
+
+    /// Forgets the indices. What many of them took is given back, for it is not charged any more.
+    pub fn clear(&mut self) {
+        if self.indices.capacity() > KEPT {
+            self.indices = Vec::new();
+        }
+        self.indices.clear();
     }
 }
 

@@ -76,7 +76,7 @@ impl Fs {
         let mut work = view.work()?;
         if streams.is_some() {
             self.views.hide(view);
-            work.indices.clear();
+            work.clear();
             work.streams = streams;
         } else if work.streams.is_none() {
             return Err(Errno::INVAL.into());
