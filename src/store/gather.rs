@@ -235,7 +235,7 @@ impl Store {
         let repeats = if codec == Codec::Raw { Vec::new() } else { take_repeats(&mut tasks) };
         let compares = self.verify_on_read && self.sums.is_some();
         let skipped = compares && self.give_sums(&mut tasks)?;
-        let from_disk = self.share_out(&mut tasks, threads, skipped)?;
+        let from_disk = self.share_out(&mut tasks, threads, skipped).inspect_err(|_| self.forget_compared())?;
         if skipped && from_disk {
             self.compare_skipped(&mut tasks)?;
         }
@@ -284,9 +284,7 @@ impl Store {
     /// Compares records that were compared before, after some of the batch came from the disk anew: all that was compared
     /// may have left the page cache meanwhile.
     fn compare_skipped(&self, tasks: &mut [Task<'_>]) -> Result<()> {
-        if let Some(mut compared) = self.maker.lock(&self.compared) {
-            compared.clear();
-        }
+        self.forget_compared();
         let mut skipped: Vec<_> = tasks.iter_mut().filter(|task| task.sum == NO_SUM).collect();
         self.look_up_sums(skipped.iter_mut().map(|task| &mut **task).collect())?;
         match skipped.iter().find(|task| sums::compare(task.sum, sums::sum(task.dst)) == Match::No) {
@@ -295,6 +293,13 @@ impl Store {
                 Err(sums::mismatch(&path, entry.offset.into()).at_record(*index))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Has all records compared again: one that matched before may be found to be wrong now.
+    fn forget_compared(&self) {
+        if let Some(mut compared) = self.maker.lock(&self.compared) {
+            compared.clear();
         }
     }
 
