@@ -30,6 +30,12 @@ impl Found<'_> {
     pub fn read_here(self, dst: &mut [u8]) -> Result<()> {
         self.0.read(dst, Threads::One).map(drop)
     }
+
+    /// The bytes of memory that looking up and reading so many records takes beside their destination, at most: about 24
+    /// for each.
+    pub fn memory(count: u64) -> u64 {
+        store::Found::memory(count)
+    }
 }
 
 impl Stream {

@@ -25,6 +25,8 @@ const CHECKED_WHOLE: u64 = 64 << 10;
 
 /// Up to this length, decoding a record whole costs no more than setting up to decode its start.
 const SMALL_HEAD: usize = 64 << 10;
+/// Larger batches are read in pieces of so many records, so that what is known of each while it is read takes little memory.
+const PIECE: usize = 1 << 15;
 /// Holds the header of a zstd frame and its first block, which makes up to 128 KiB of the record.
 const BLOCK_BOUND: usize = (128 << 10) + 64;
 
@@ -67,8 +69,29 @@ impl Found<'_> {
     /// As [`Store::gather`].
     pub(crate) fn read(self, dst: &mut [u8], threads: Threads) -> Result<Vec<u64>> {
         let Found { store, indices, entries, offsets } = self;
-        store.run(places(indices, &entries, dst, &offsets[..entries.len()])?, threads)?;
+        let (need, have) = (offsets.last().copied().unwrap_or(0), dst.len() as u64);
+        if need > have {
+            return Err(Error::BufferTooSmall { need, have });
+        }
+        let mut rest = dst;
+        for (indices, entries) in indices.chunks(PIECE).zip(entries.chunks(PIECE)) {
+            let mut tasks = Vec::with_capacity(entries.len());
+            for (&index, &entry) in indices.iter().zip(entries) {
+                let (dst, behind) = rest.split_at_mut(entry.logic_length as usize);
+                tasks.push(Task { index, entry, sum: NO_SUM, dst });
+                rest = behind;
+            }
+            store.run(tasks, threads)?;
+        }
         Ok(offsets)
+    }
+
+    /// The bytes of memory that looking up and reading so many records takes beside their destination, at most.
+    pub(crate) fn memory(count: u64) -> u64 {
+        let looked_up = (size_of::<Entry>() + size_of::<u64>()) as u64;
+        // What sorting out repeats makes of the tasks; looking up checksums takes less.
+        let read = 4 * size_of::<Task<'_>>() as u64;
+        count.saturating_mul(looked_up).saturating_add(count.min(PIECE as u64) * read)
     }
 }
 

@@ -92,6 +92,22 @@ fn gather_puts_records_where_it_is_told() {
     assert!(err(&[1], &[]).contains("offsets"));
 }
 
+/// Batches of more records than are read at once, with repeats near and far.
+#[test]
+fn large_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    let records = samples(700);
+    let indices: Vec<u64> = (0..70_001).map(|i| i * i % 700).collect();
+    let want: Vec<u8> = indices.iter().flat_map(|&i| &records[i as usize]).copied().collect();
+    for codec in Codec::ALL {
+        let path = dir.path().join(codec.name());
+        write(&path, codec, Layout::STANDARD, &[&records]);
+        let (bytes, offsets) = Store::open(&path).unwrap().gather_packed(&indices).unwrap();
+        assert!(bytes == want, "{codec}");
+        assert_eq!((offsets.len(), offsets[70_000]), (indices.len(), (want.len() - records[0].len()) as u64));
+    }
+}
+
 #[test]
 fn ranges() {
     let dir = tempfile::tempdir().unwrap();

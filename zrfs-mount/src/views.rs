@@ -12,7 +12,7 @@ pub mod plan;
 pub mod slab;
 pub mod socket;
 
-pub use account::Limits;
+pub use account::{Limits, Loan};
 
 use crate::errno::Errno;
 use account::{Account, Accounts};
@@ -335,6 +335,11 @@ impl View {
     /// Where its memory is, if it has any.
     pub fn memory(&self) -> Option<Memory> {
         lock(&self.shown).memory.clone()
+    }
+
+    /// For what a call takes while it lasts.
+    pub fn loan(&self) -> Loan<'_> {
+        self.account.loan()
     }
 
     /// Charges the user for `more` indices beside those that there are.

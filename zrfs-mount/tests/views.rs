@@ -297,6 +297,31 @@ fn users_and_limits() {
 }
 
 /// As many gather at once as there are threads that serve, and more; others are served meanwhile.
+/// Of records of one byte a batch has more to say than bytes: what the mount takes to gather one is in the budget, too.
+#[test]
+fn the_memory_of_a_mount_is_bounded_by_its_option() {
+    const COUNT: u64 = 1_500_000;
+    let dir = TempDir::new().unwrap();
+    let bytes: Vec<Vec<u8>> = (0..1000).map(|i| vec![i as u8]).collect();
+    store(&dir.path().join("bytes.zr"), "raw", &bytes);
+    let indices: Vec<u64> = (0..COUNT).map(|i| i * 7 % 1000).collect();
+    let right = |batch: &Batch| {
+        let bytes = batch.parts()[0].bytes();
+        bytes.len() as u64 == COUNT && indices.iter().zip(bytes).all(|(&i, &byte)| byte == i as u8)
+    };
+    for (limit, enough) in [(64, false), (160, true)] {
+        let mount = Mount::new(&dir.path().join("bytes.zr"), &["--view-memory", &format!("{limit}M")]);
+        let views = client::Mount::open(mount.mountpoint()).unwrap();
+        drop(views.gather(&[5]).unwrap());
+        let before = mount.resident();
+        let made = views.gather(&indices);
+        assert_eq!(made.as_ref().is_ok_and(right), enough, "{limit} MiB");
+        let grown = mount.peak().saturating_sub(before) >> 10;
+        assert!(grown <= limit, "{grown} MiB more at --view-memory {limit}M");
+        assert_eq!(views.gather(&[5]).unwrap().parts()[0].bytes(), [5]);
+    }
+}
+
 #[test]
 fn gathers_leave_room_for_others() {
     let dir = TempDir::new().unwrap();

@@ -7,7 +7,7 @@ use super::{Failure, Fs, spec as specs};
 use crate::errno::Errno;
 use crate::namespace::Node;
 use crate::views::plan::{Part, Plan};
-use crate::views::{Caller, View, Work, slab};
+use crate::views::{Caller, Loan, View, Work, slab};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +19,8 @@ use zrfs_abi as abi;
 
 /// A step that is further away than so many draws of a sampler that has to replay them (some seconds) is refused.
 const MAX_REPLAY: u128 = 1 << 28;
+/// The memory of so many shapes, of up to 64 numbers each, is counted when they are there.
+const SHAPES: usize = 1024;
 
 /// The calls about views, and the bytes that go in with each.
 const CALLS: [(u32, usize); 8] = [
@@ -158,9 +160,12 @@ impl Fs {
         Ok(self.said(view, work, bytes, seal))
     }
 
-    /// What a stream puts into a slab, and its records.
-    fn part<'f>(&'f self, s: u16, indices: &'f [u64]) -> Result<(Part, Found<'f>), Failure> {
+    /// What a stream puts into a slab, and its records. The memory of both is on `loan`.
+    fn part<'f>(&'f self, s: u16, indices: &'f [u64], loan: &mut Loan<'_>) -> Result<(Part, Found<'f>), Failure> {
         let stream = self.stream(s)?;
+        let count = indices.len() as u64;
+        // Offsets and starts of shapes are written to the slab from numbers of our own.
+        loan.take(Found::memory(count).saturating_add(2 * size_of::<u64>() as u64 * count))?;
         let found = stream.look_up(indices).map_err(|e| self.damaged(s, e))?;
         let mut part = Part {
             number: s,
@@ -186,10 +191,15 @@ impl Fs {
                     let mut extents = Vec::new();
                     part.shapes.reserve(indices.len() + 1);
                     part.shapes.push(0);
-                    for &index in indices {
-                        let shape = stream.shape(index).map_err(|e| self.damaged(s, e))?;
-                        extents.extend(shape.unwrap_or_default());
-                        part.shapes.push(extents.len() as u64);
+                    for some in indices.chunks(SHAPES) {
+                        let before = extents.len();
+                        for &index in some {
+                            let shape = stream.shape(index).map_err(|e| self.damaged(s, e))?;
+                            extents.extend(shape.unwrap_or_default());
+                            part.shapes.push(extents.len() as u64);
+                        }
+                        // They are moved behind the starts, and vectors grow by as much as they have.
+                        loan.take(4 * size_of::<u64>() as u64 * (extents.len() - before) as u64)?;
                     }
                     part.shapes.append(&mut extents);
                 }
@@ -212,7 +222,8 @@ impl Fs {
     ) -> Result<(u64, u64), Failure> {
         // Where others gather as well each does so alone: the cores are busy, and nobody has to be woken.
         let at_work = self.views.gathering();
-        let all = streams.iter().map(|&s| self.part(s, indices)).collect::<Result<Vec<_>, Failure>>()?;
+        let mut loan = view.loan();
+        let all = streams.iter().map(|&s| self.part(s, indices, &mut loan)).collect::<Result<Vec<_>, Failure>>()?;
         let (parts, found): (Vec<Part>, Vec<Found<'_>>) = all.into_iter().unzip();
         let plan = Plan::new(&parts, indices.len() as u64)?;
         let seal = self.views.next_seal();

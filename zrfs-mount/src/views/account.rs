@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 /// What the views of one user may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of slabs and indices.
+    /// Bytes of slabs and indices, and of what gathers take while they last.
     pub memory: u64,
     /// Their number.
     pub views: u64,
@@ -86,6 +86,43 @@ impl Account {
         used.bytes = rest + bytes;
         self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Counts nothing yet, for what a call takes while it lasts.
+    pub(super) fn loan(&self) -> Loan<'_> {
+        Loan { account: self, bytes: 0 }
+    }
+}
+
+/// What a call takes beside what its view has; it is given back with this value.
+#[derive(Debug)]
+pub struct Loan<'v> {
+    account: &'v Account,
+    bytes: u64,
+}
+
+impl Loan<'_> {
+    /// Counts so many bytes more.
+    ///
+    /// # Errors
+    /// `ENOSPC` if the user may not have so much more.
+    pub fn take(&mut self, bytes: u64) -> Result<(), Errno> {
+        let accounts = &self.account.accounts;
+        let mut users = lock(&accounts.users);
+        let used = users.entry(self.account.uid).or_default();
+        let all = used.bytes.checked_add(bytes).filter(|&all| all <= accounts.limits.memory);
+        used.bytes = all.ok_or(Errno::NOSPC)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        let mut users = lock(&self.account.accounts.users);
+        if let Some(used) = users.get_mut(&self.account.uid) {
+            used.bytes = used.bytes.saturating_sub(self.bytes);
+        }
     }
 }
 

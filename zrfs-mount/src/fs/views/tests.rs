@@ -141,6 +141,25 @@ fn a_view_is_its_users_own_and_limits_hold() {
 }
 
 #[test]
+fn what_a_gather_takes_counts_while_it_lasts() {
+    // Bytes of the indices, of the slab in pages, and of what is looked up; the records are 10 bytes each.
+    let count = 2000u64;
+    let steady = count * 8 + (4096 + count * 10 + count * 16).next_multiple_of(4096);
+    let gather = |memory| {
+        let (_dir, fs) = open(Limits { memory, views: 2 });
+        let made = call(&fs, ME, GATHER_LARGE, view(0, 0, count), &indices(&vec![7; count as usize]));
+        (made.map(|view| view.bytes), fs.views_used())
+    };
+    let (made, used) = gather(1 << 20);
+    assert!(made.unwrap() > count * 26, "{made:?}");
+    assert_eq!(used.0, 1);
+    assert!(used.1 <= steady, "{used:?}: given back");
+    // Enough for what stays, and not for what it takes to make it.
+    let (made, used) = gather(steady + 4096);
+    assert_eq!((made, used), (Err(Errno::NOSPC), (0, 0)));
+}
+
+#[test]
 fn ten_thousand_views() {
     let (_dir, fs) = open(Limits { memory: 1 << 30, views: 10_000 });
     let ids: Vec<u64> = (0..10_000).map(|_| call(&fs, ME, BEGIN, view(0, 0, 0), &[]).unwrap().view).collect();
