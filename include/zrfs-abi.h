@@ -32,6 +32,11 @@ extern "C" {
 #define ZRFS_FEATURE_VIEWS 1u
 #define ZRFS_FEATURE_SOCKET 2u
 #define ZRFS_FEATURE_ANNOUNCE 4u
+#define ZRFS_FEATURE_START 8u
+
+/* As flags of a call that gathers: it is answered at once, and the batch gathered meanwhile; ZRFS_IOC_WAIT waits for it. Where
+ * seal names another view whose batch was started before, the call is answered as ZRFS_IOC_WAIT for that one. */
+#define ZRFS_START 1u
 
 #define ZRFS_STORE_DATASET 1u
 #define ZRFS_STORE_TREE 2u
@@ -98,13 +103,13 @@ struct zrfs_stream {
 struct zrfs_view {
     uint64_t view;     /* in: which, or 0 for a new one; out: its number */
     uint32_t stream;   /* in: a number or ZRFS_STREAM_…; 0 with push, seal and close */
-    uint32_t flags;    /* 0 */
+    uint32_t flags;    /* in: 0 or ZRFS_START */
     uint64_t count;    /* in: indices that follow; out: those that the view has */
     uint64_t bytes;    /* out: bytes of the slab in use, also the length of .zrfs/views/NUMBER */
     uint64_t slab;     /* out: number of the slab: the memory is the same as long as it stays the same */
     uint64_t capacity; /* out: bytes of the slab's memory */
     uint64_t key;      /* out: what to show to the socket */
-    uint64_t seal;     /* out: number of the batch */
+    uint64_t seal;     /* in: 0, or with ZRFS_START a view to wait for; out: number of the batch, 0 if it is not there yet */
 };
 
 /* The same with indices behind it. */
@@ -201,6 +206,7 @@ struct zrfs_slab_answer {
 #define ZRFS_IOC_GATHER_LARGE _IOWR('z', 0xC6, struct zrfs_view_large)
 #define ZRFS_IOC_SAMPLE _IOWR('z', 0xC7, struct zrfs_sample)           /* begin, draw and seal in one */
 #define ZRFS_IOC_CLOSE _IOW('z', 0xC8, struct zrfs_view)
+#define ZRFS_IOC_WAIT _IOWR('z', 0xC9, struct zrfs_view)               /* for a batch that was started */
 
 #ifdef __cplusplus
 }

@@ -22,12 +22,14 @@ mod counters;
 #[cfg(test)]
 mod equality_tests;
 mod files;
+mod guard;
 mod info;
 mod ioctl;
 mod list;
 mod lookup;
 mod read;
 mod spec;
+mod started;
 #[cfg(test)]
 mod tests;
 mod views;

@@ -16,11 +16,10 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Requests that the kernel sends ahead of being asked, at most: read-ahead of several files at once.
 const MAX_BACKGROUND: u16 = 64;
@@ -120,20 +119,7 @@ impl Adaptor {
     }
 
     fn guard<T>(fs: &Fs, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, fuser::Errno> {
-        let start = Instant::now();
-        let result = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
-            log::error!("{} of inode {ino:#x} panicked: this is a bug of zrfs-mount, please report it", op.name());
-            Err(Errno::IO)
-        });
-        let time = start.elapsed();
-        fs.timings().count(op, time, result.is_err());
-        let error = result.as_ref().err();
-        log::debug!(
-            "{} {ino:#x} in {} us: {}",
-            op.name(),
-            time.as_micros(),
-            error.map_or("ok".into(), Errno::to_string)
-        );
+        let result = fs.guarded(op, ino, run);
         result.map_err(|e| fuser::Errno::from_i32(e.raw_os_error()))
     }
 }
@@ -346,13 +332,24 @@ impl Filesystem for Adaptor {
         _out_size: u32,
         reply: ReplyIoctl,
     ) {
+        let caller = Caller { uid: req.uid(), pid: req.pid() };
         let gathers = Fs::gathers(command);
+        if Fs::answers_apart(command, data) {
+            self.follower.gathered(req.pid());
+            let answer = move |called: Result<Vec<u8>, Errno>| match called {
+                Ok(out) => reply.ioctl(0, &out),
+                Err(e) => reply.error(fuser::Errno::from_i32(e.raw_os_error())),
+            };
+            if let Some(job) = self.fs.answer_apart(caller, ino.0, command, data, Box::new(answer)) {
+                self.gather(|_| job.run(), |()| ());
+            }
+            return;
+        }
         if gathers {
             self.follower.gathered(req.pid());
         } else {
             self.follower.served(req.pid(), 0);
         }
-        let caller = Caller { uid: req.uid(), pid: req.pid() };
         let call =
             move |fs: &Fs, data: &[u8]| Self::guard(fs, Op::Ioctl, ino.0, || fs.ioctl(caller, ino.0, command, data));
         let answer = |called: Result<Vec<u8>, fuser::Errno>| match called {

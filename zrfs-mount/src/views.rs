@@ -11,6 +11,7 @@ pub mod life;
 pub mod plan;
 pub mod slab;
 pub mod socket;
+pub mod started;
 
 pub use account::{Limits, Loan};
 
@@ -18,6 +19,7 @@ use crate::errno::Errno;
 use account::{Account, Accounts};
 use life::{Life, Process};
 use slab::Slab;
+use started::Started;
 use std::collections::HashMap;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -71,6 +73,7 @@ pub struct View {
     /// When it was last used, in milliseconds since the mount.
     used: AtomicU64,
     work: Mutex<Work>,
+    started: Mutex<Started>,
     shown: Mutex<Shown>,
     account: Account,
 }
@@ -168,6 +171,7 @@ impl Views {
             process,
             used: AtomicU64::new(self.now()),
             work: Mutex::default(),
+            started: Mutex::default(),
             shown: Mutex::default(),
             account,
         });
@@ -186,6 +190,11 @@ impl Views {
         }
         view.used.store(self.now(), Ordering::Relaxed);
         Ok(view)
+    }
+
+    /// Whether the view has not ended.
+    pub fn has(&self, view: &View) -> bool {
+        lock(&self.table).views.contains_key(&view.id)
     }
 
     /// Ends a view. A call that is at work on it is not disturbed; its memory goes afterwards.

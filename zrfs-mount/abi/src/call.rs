@@ -12,7 +12,7 @@ layout! {
         /// In: the stream, by its number or as [`STREAM_OWN`](crate::STREAM_OWN) or [`STREAM_ALL`](crate::STREAM_ALL).
         /// Zero where the call does not begin a batch.
         pub stream: u32,
-        /// In: zero.
+        /// In: zero, or [`START`](crate::START).
         pub flags: u32,
         /// In: the number of indices that follow. Out: the number of those that the view has.
         pub count: u64,
@@ -24,7 +24,8 @@ layout! {
         pub capacity: u64,
         /// Out: what to show to the socket for the slab's memory.
         pub key: u64,
-        /// Out: the number of the batch, another one for each seal of any view.
+        /// In: zero; with [`START`](crate::START) also another view, to wait for. Out: the number of the batch, another one for
+        /// each seal of any view; 0 where there is none yet.
         pub seal: u64,
     }
 }

@@ -33,6 +33,14 @@ pub const FEATURE_SOCKET: u64 = 2;
 /// In [`Server::features`]: announced orders are gone ahead of.
 pub const FEATURE_ANNOUNCE: u64 = 4;
 
+/// In [`Server::features`]: gathers go on after their answer; see [`START`].
+pub const FEATURE_START: u64 = 8;
+
+/// In [`View::flags`], of a call that gathers: it is answered at once, and the batch gathered meanwhile. [`WAIT`] waits for it.
+/// Where [`View::seal`] names another view whose batch was started before, the call is answered as [`WAIT`] for that one: one
+/// round trip a batch, and the next one is gathered while the caller uses this one.
+pub const START: u32 = 1;
+
 /// In [`Store::flags`]: it is a dataset of streams, and not one store.
 pub const STORE_DATASET: u32 = 1;
 /// In [`Store::flags`]: it was packed from files.
@@ -96,6 +104,10 @@ pub const SAMPLE: u32 = number(BOTH, 0xC7, Sample::BYTES);
 /// Ends a [`View`], whose memory reads as zeros from then on.
 pub const CLOSE: u32 = number(WRITE, 0xC8, View::BYTES);
 
+/// Gives the [`View`] whose batch was started, as soon as that batch is there. What it gives is given again until the view is
+/// begun anew.
+pub const WAIT: u32 = number(BOTH, 0xC9, View::BYTES);
+
 /// What a client sends to the socket for the memory of a view: [`View::view`] and [`View::key`]. The answer is the number of
 /// the slab and its capacity, with the file; or nothing.
 pub const SOCKET_BYTES: usize = 16;
@@ -120,6 +132,7 @@ mod tests {
             (GATHER_LARGE, 0xFFC0_7AC6),
             (SAMPLE, 0xC078_7AC7),
             (CLOSE, 0x4040_7AC8),
+            (WAIT, 0xC040_7AC9),
         ];
         for (number, want) in numbers {
             assert_eq!(number, want, "{number:#x}");

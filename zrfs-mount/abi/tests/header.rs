@@ -47,6 +47,8 @@ fn program() -> String {
         ("FEATURE_VIEWS", FEATURE_VIEWS),
         ("FEATURE_SOCKET", FEATURE_SOCKET),
         ("FEATURE_ANNOUNCE", FEATURE_ANNOUNCE),
+        ("FEATURE_START", FEATURE_START),
+        ("START", START.into()),
         ("STORE_DATASET", STORE_DATASET.into()),
         ("STORE_TREE", STORE_TREE.into()),
         ("KIND_BYTES", KIND_BYTES.into()),
@@ -68,6 +70,7 @@ fn program() -> String {
         ("IOC_GATHER_LARGE", GATHER_LARGE.into()),
         ("IOC_SAMPLE", SAMPLE.into()),
         ("IOC_CLOSE", CLOSE.into()),
+        ("IOC_WAIT", WAIT.into()),
     ];
     for (name, value) in constants {
         say(format!("ZRFS_{name} == {value}u"));

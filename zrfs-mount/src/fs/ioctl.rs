@@ -55,7 +55,7 @@ impl Fs {
         let mut server = abi::Server {
             version: abi::VERSION,
             socket_len: 0,
-            features: abi::FEATURE_VIEWS,
+            features: abi::FEATURE_VIEWS | abi::FEATURE_START,
             view_memory: limits.memory,
             max_views: limits.views,
             socket: [0; 96],

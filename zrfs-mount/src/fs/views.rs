@@ -23,7 +23,7 @@ const MAX_REPLAY: u128 = 1 << 28;
 const SHAPES: usize = 1024;
 
 /// The calls about views, and the bytes that go in with each.
-const CALLS: [(u32, usize); 8] = [
+const CALLS: [(u32, usize); 9] = [
     (abi::BEGIN, abi::View::BYTES),
     (abi::PUSH_SMALL, abi::SMALL_BYTES),
     (abi::PUSH_LARGE, abi::LARGE_BYTES),
@@ -32,42 +32,79 @@ const CALLS: [(u32, usize); 8] = [
     (abi::GATHER_LARGE, abi::LARGE_BYTES),
     (abi::SAMPLE, abi::Sample::BYTES),
     (abi::CLOSE, abi::View::BYTES),
+    (abi::WAIT, abi::View::BYTES),
 ];
+
+/// A call about a view, as far as it is right in itself.
+pub(super) struct Asked<'d> {
+    /// The view, 0 for a new one.
+    pub(super) view: u64,
+    pub(super) stream: u32,
+    /// Whether it begins a batch.
+    pub(super) begins: bool,
+    /// Whether the batch is gathered after the answer.
+    starts: bool,
+    /// The view that the answer waits for, or 0.
+    pub(super) wait: u64,
+    /// The number of indices that follow.
+    pub(super) count: u64,
+    pub(super) rest: &'d [u8],
+}
+
+impl<'d> Asked<'d> {
+    pub(super) fn new(command: u32, data: &'d [u8]) -> Result<Self, Errno> {
+        let bytes = CALLS.iter().find(|(call, _)| *call == command).ok_or(Errno::NOTTY)?.1;
+        let (head, rest) = data.split_first_chunk().filter(|_| data.len() == bytes).ok_or(Errno::INVAL)?;
+        let call = abi::View::decode(head).ok_or(Errno::INVAL)?;
+        let abi::View { view, stream, flags, count, seal: wait, .. } = call;
+        if call != (abi::View { view, stream, flags, count, seal: wait, ..abi::View::default() }) {
+            return Err(Errno::INVAL);
+        }
+        let begins = matches!(command, abi::BEGIN | abi::GATHER_SMALL | abi::GATHER_LARGE | abi::SAMPLE);
+        let takes = matches!(command, abi::PUSH_SMALL | abi::PUSH_LARGE | abi::GATHER_SMALL | abi::GATHER_LARGE);
+        let starts = flags == abi::START && Fs::gathers(command);
+        let is_possible = (stream == 0 || begins)
+            && (count == 0 || takes)
+            && count <= (rest.len() / 8) as u64
+            && (flags == 0 || starts)
+            && (wait == 0 || starts);
+        is_possible.then_some(Asked { view, stream, begins, starts, wait, count, rest }).ok_or(Errno::INVAL)
+    }
+}
 
 impl Fs {
     /// A call about a view.
     pub(super) fn view_call(&self, caller: Caller, node: Node, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
-        let bytes = CALLS.iter().find(|(call, _)| *call == command).ok_or(Errno::NOTTY)?.1;
-        let (head, rest) = data.split_first_chunk().filter(|_| data.len() == bytes).ok_or(Errno::INVAL)?;
-        let call = abi::View::decode(head).ok_or(Errno::INVAL)?;
-        let abi::View { view, stream, count, .. } = call;
-        if call != (abi::View { view, stream, count, ..abi::View::default() }) {
-            return Err(Errno::INVAL.into());
-        }
-        let begins = matches!(command, abi::BEGIN | abi::GATHER_SMALL | abi::GATHER_LARGE | abi::SAMPLE);
-        let takes = matches!(command, abi::PUSH_SMALL | abi::PUSH_LARGE | abi::GATHER_SMALL | abi::GATHER_LARGE);
-        if (stream != 0 && !begins) || (count != 0 && !takes) || count > (rest.len() / 8) as u64 {
+        let asked = Asked::new(command, data)?;
+        if asked.starts || command == abi::WAIT {
+            // Answered apart.
             return Err(Errno::INVAL.into());
         }
         if command == abi::CLOSE {
-            self.views.find(view, caller)?;
-            self.views.end(view);
+            self.views.find(asked.view, caller)?;
+            self.views.end(asked.view);
             return Ok(Vec::new());
         }
-        let streams = if begins { Some(self.chosen(node, stream)?) } else { None };
-        // A client never learns the number of a new view whose call failed.
-        let (view, is_new) = match view {
-            0 if begins => (self.views.begin(caller)?, true),
-            id => (self.views.find(id, caller)?, false),
-        };
-        let done = self.on_view(&view, command, streams, rest, count);
+        let streams = if asked.begins { Some(self.chosen(node, asked.stream)?) } else { None };
+        let (view, is_new) = self.view_for(&asked, caller)?;
+        view.forget_started()?;
+        let done = self.on_view(&view, command, streams, asked.rest, asked.count);
         if done.is_err() && is_new {
             self.views.end(view.id);
         }
         done.map(|view| view.encode().to_vec())
     }
 
-    fn on_view(
+    /// The view of a call, and whether it is a new one: of a new view whose call fails a client never learns the number.
+    pub(super) fn view_for(&self, asked: &Asked<'_>, caller: Caller) -> Result<(Arc<View>, bool), Errno> {
+        match asked.view {
+            0 if asked.begins => Ok((self.views.begin(caller)?, true)),
+            id => Ok((self.views.find(id, caller)?, false)),
+        }
+    }
+
+    /// Works on a view as a call says.
+    pub(super) fn on_view(
         &self,
         view: &Arc<View>,
         command: u32,
@@ -105,7 +142,7 @@ impl Fs {
     }
 
     /// The streams that a call means.
-    fn chosen(&self, node: Node, stream: u32) -> Result<Vec<u16>, Errno> {
+    pub(super) fn chosen(&self, node: Node, stream: u32) -> Result<Vec<u16>, Errno> {
         let all = || (0..self.states.len() as u16).collect();
         match stream {
             abi::STREAM_ALL => Ok(all()),

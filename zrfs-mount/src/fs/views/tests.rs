@@ -2,8 +2,11 @@
 
 use crate::fs::{Errno, Fs, FsOptions};
 use crate::namespace::{Node, ROOT};
+use crate::views::started::Job;
 use crate::views::{Caller, Limits};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use zrfs::dataset::DenseWriter;
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
@@ -41,6 +44,27 @@ fn call(fs: &Fs, caller: Caller, command: u32, head: View, rest: &[u8]) -> Resul
     data.resize((command >> 16 & 0x3fff) as usize, 0);
     let out = fs.ioctl(caller, ROOT, command, &data)?;
     Ok(if out.is_empty() { View::default() } else { View::decode_front(&out).unwrap() })
+}
+
+/// A call whose answer comes when it likes, and the gather that it leaves to be run.
+fn apart(
+    fs: &Arc<Fs>,
+    command: u32,
+    head: View,
+    rest: &[u8],
+) -> (impl FnMut() -> Option<Result<View, Errno>> + use<>, Option<Job>) {
+    let mut data = head.encode().to_vec();
+    data.extend(rest);
+    data.resize((command >> 16 & 0x3fff) as usize, 0);
+    assert!(Fs::answers_apart(command, &data));
+    let (answer, answered) = channel();
+    let job = fs.answer_apart(ME, ROOT, command, &data, Box::new(move |out| answer.send(out).unwrap()));
+    let decode = |out: Vec<u8>| View::decode_front(&out).unwrap();
+    (move || answered.try_recv().ok().map(|out| out.map(decode)), job)
+}
+
+fn starts(view: u64, count: u64, wait: u64) -> View {
+    View { view, stream: STREAM_OWN, flags: START, count, seal: wait, ..View::default() }
 }
 
 fn indices(all: &[u64]) -> Vec<u8> {
@@ -141,6 +165,92 @@ fn a_view_is_its_users_own_and_limits_hold() {
 }
 
 #[test]
+fn a_started_batch_is_gathered_after_the_answer() {
+    let (_dir, fs) = open(Limits::default());
+    let fs = Arc::new(fs);
+    let (mut answer, job) = apart(&fs, GATHER_SMALL, starts(0, 2, 0), &indices(&[9, 4]));
+    let begun = answer().unwrap().unwrap();
+    assert!(begun.view != 0 && begun.seal == 0, "{begun:?}");
+    let id = begun.view;
+    for command in [BEGIN, GATHER_SMALL, PUSH_SMALL, SEAL, SAMPLE] {
+        assert_eq!(call(&fs, ME, command, view(id, 0, 0), &[]), Err(Errno::BUSY), "{command:#x}");
+    }
+    assert_eq!(apart(&fs, SEAL, View { stream: 0, ..starts(id, 0, 0) }, &[]).0(), Some(Err(Errno::BUSY)));
+    let (mut waits, none) = apart(&fs, WAIT, view(id, 0, 0), &[]);
+    assert!(waits().is_none() && none.is_none());
+    assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Err(Errno::BUSY)), "one waits");
+    job.unwrap().run();
+    let sealed = waits().unwrap().unwrap();
+    assert_eq!(records(&read(&fs, ME, &sealed)), numbers(&[9, 4]));
+    assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Ok(sealed)), "as often as it is asked");
+    // Pushed, drawn, and with an index that is none, which is told to whoever waits.
+    call(&fs, ME, BEGIN, view(id, 0, 0), &[]).unwrap();
+    assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Err(Errno::INVAL)), "nothing was started");
+    call(&fs, ME, PUSH_SMALL, view(id, 0, 1), &indices(&[7])).unwrap();
+    let spec = Spec { mode: 3, tail: 0, zero: Zero, batch: 4, seed: 123, rank: 0, world: 1, step: 5, length: 0 };
+    let later: [(u32, View, Vec<u8>, Result<Vec<u8>, Errno>); 3] = [
+        (SEAL, View { stream: 0, ..starts(id, 0, 0) }, Vec::new(), Ok(numbers(&[7]))),
+        (SAMPLE, starts(id, 0, 0), spec.encode().to_vec(), Ok(numbers(&[8, 1, 7, 4]))),
+        (GATHER_LARGE, starts(id, 1, 0), indices(&[10]), Err(Errno::INVAL)),
+    ];
+    for (command, head, rest, want) in later {
+        let (mut answer, job) = apart(&fs, command, head, &rest);
+        assert_eq!(answer().unwrap().unwrap().view, id);
+        job.unwrap().run();
+        let made = apart(&fs, WAIT, view(id, 0, 0), &[]).0().unwrap();
+        assert_eq!(made.map(|sealed| records(&read(&fs, ME, &sealed))), want);
+    }
+    // A view that is closed before its turn.
+    let (_, job) = apart(&fs, GATHER_SMALL, starts(id, 1, 0), &indices(&[1]));
+    let (mut waits, _) = apart(&fs, WAIT, view(id, 0, 0), &[]);
+    call(&fs, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
+    job.unwrap().run();
+    assert_eq!(waits(), Some(Err(Errno::NOENT)));
+    assert_eq!(fs.views_used(), (0, 0));
+}
+
+#[test]
+fn one_call_starts_a_batch_and_waits_for_another() {
+    let (_dir, fs) = open(Limits { memory: 1 << 20, views: 3 });
+    let fs = Arc::new(fs);
+    let [a, b] = [0; 2].map(|_| call(&fs, ME, BEGIN, view(0, 0, 0), &[]).unwrap().view);
+    let theirs = call(&fs, OTHER, BEGIN, view(0, 0, 0), &[]).unwrap().view;
+    let gather = |head, index| apart(&fs, GATHER_SMALL, head, &indices(&[index]));
+    let refused = [
+        (starts(0, 1, a), Errno::INVAL),
+        (starts(a, 1, a), Errno::INVAL),
+        (starts(a, 1, b), Errno::INVAL),
+        (starts(a, 1, 99), Errno::NOENT),
+        (starts(a, 1, theirs), Errno::ACCESS),
+        (starts(theirs, 1, a), Errno::ACCESS),
+    ];
+    for (head, error) in refused {
+        let (mut answer, job) = gather(head, 1);
+        assert_eq!((answer(), job.is_none()), (Some(Err(error)), true), "{head:?}");
+    }
+    assert_eq!(call(&fs, ME, WAIT, View { flags: START, ..view(a, 0, 0) }, &[]), Err(Errno::INVAL));
+    assert!(call(&fs, ME, BEGIN, view(a, 0, 0), &[]).is_ok(), "what was refused holds nothing up");
+
+    let first = gather(starts(a, 1, 0), 1).1.unwrap();
+    // Behind the one that is still to be gathered, and behind that one.
+    let (mut of_a, none) = gather(starts(b, 1, a), 2);
+    assert!(of_a().is_none() && none.is_none());
+    assert_eq!(gather(starts(a, 1, b), 3).0(), Some(Err(Errno::BUSY)), "it is being gathered");
+    first.run();
+    assert_eq!(records(&read(&fs, ME, &of_a().unwrap().unwrap())), numbers(&[1]));
+    // Gathered by the same run.
+    let (mut of_b, third) = gather(starts(a, 1, b), 10);
+    assert_eq!(records(&read(&fs, ME, &of_b().unwrap().unwrap())), numbers(&[2]));
+    // A batch that fails says so to whoever waits for it, and the next one is started all the same.
+    third.unwrap().run();
+    let (mut of_a, fourth) = gather(starts(b, 1, a), 4);
+    assert_eq!(of_a(), Some(Err(Errno::INVAL)));
+    fourth.unwrap().run();
+    let (mut of_b, _) = apart(&fs, WAIT, view(b, 0, 0), &[]);
+    assert_eq!(records(&read(&fs, ME, &of_b().unwrap().unwrap())), numbers(&[4]));
+}
+
+#[test]
 fn what_a_gather_takes_counts_while_it_lasts() {
     // Bytes of the indices, of the slab in pages, and of what is looked up; the records are 10 bytes each.
     let count = 2000u64;
@@ -178,6 +288,17 @@ fn ten_thousand_views() {
 #[test]
 fn no_bytes_do_harm() {
     let (_dir, fs) = open(Limits { memory: 100_000, views: 3 });
+    let fs = Arc::new(fs);
+    let ioctl = |command, data: &[u8]| {
+        if !Fs::answers_apart(command, data) {
+            return fs.ioctl(ME, ROOT, command, data);
+        }
+        let (answer, answered) = channel();
+        if let Some(job) = fs.answer_apart(ME, ROOT, command, data, Box::new(move |out| answer.send(out).unwrap())) {
+            job.run();
+        }
+        answered.try_recv().unwrap()
+    };
     let id = call(&fs, ME, GATHER_SMALL, view(0, 0, 1), &indices(&[1])).unwrap().view;
     let commands = [
         ANNOUNCE,
@@ -192,6 +313,7 @@ fn no_bytes_do_harm() {
         GATHER_LARGE,
         SAMPLE,
         CLOSE,
+        WAIT,
     ];
     let mut x = 1u64;
     let mut random = move || {
@@ -218,21 +340,21 @@ fn no_bytes_do_harm() {
             for value in [1u32, 2, 255, 256, 2032, 2033, 1 << 31, u32::MAX - 1, u32::MAX] {
                 let mut bad = good.clone();
                 bad[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-                check(fs.ioctl(ME, ROOT, command, &bad), "a field");
+                check(ioctl(command, &bad), "a field");
             }
         }
         for length in [0, 1, 47, 48, 63, 64, 65, 119, bytes.saturating_sub(1), bytes + 1, 16_383] {
-            check(fs.ioctl(ME, ROOT, command, &vec![0; length]), "a length");
+            check(ioctl(command, &vec![0; length]), "a length");
         }
         for _ in 0..300 {
             let data: Vec<u8> = (0..bytes).map(|_| if random() % 3 == 0 { random() as u8 } else { 0 }).collect();
-            check(fs.ioctl(ME, ROOT, command, &data), "random bytes");
+            check(ioctl(command, &data), "random bytes");
         }
     }
     for number in 0..=255u32 {
         let command = 3 << 30 | 64 << 16 | (b'z' as u32) << 8 | number;
         if !commands.contains(&command) {
-            assert_eq!(fs.ioctl(ME, ROOT, command, &[0; 64]), Err(Errno::NOTTY), "{command:#x}");
+            assert_eq!(ioctl(command, &[0; 64]), Err(Errno::NOTTY), "{command:#x}");
         }
     }
     assert!(done[0] > 20 && done[1] > 1000, "{done:?}");
