@@ -16,10 +16,13 @@
 //! ```
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)]
 
+mod batches;
 mod refusal;
 mod slab;
 mod sys;
 mod view;
+
+pub use batches::Batches;
 
 use crate::buffer::{Buffer, BufferPool};
 use crate::error::{Error, Result};
@@ -275,32 +278,38 @@ impl Mount {
     }
 
     fn gather_call(&self, slot: &Slot, indices: &[u64]) -> io::Result<abi::View> {
-        let head = |view, stream, part: &[u64]| {
+        self.gather_then(slot, indices, 0, 0)
+    }
+
+    /// The same with what the call that gathers has as flags and as the view to wait for.
+    fn gather_then(&self, slot: &Slot, indices: &[u64], flags: u32, wait: u64) -> io::Result<abi::View> {
+        const NOTHING: (u32, u64) = (0, 0);
+        let head = |view, stream, part: &[u64], (flags, seal)| {
             let count = part.len() as u64;
             let mut data = Vec::with_capacity(abi::LARGE_BYTES);
-            data.extend(abi::View { view, stream, count, ..abi::View::default() }.encode());
+            data.extend(abi::View { view, stream, flags, count, seal, ..abi::View::default() }.encode());
             data.extend(part.iter().flat_map(|index| index.to_ne_bytes()));
             data
         };
         if indices.len() <= abi::LARGE {
             let small = indices.len() <= abi::SMALL;
-            let mut data = head(slot.view, self.stream, indices);
+            let mut data = head(slot.view, self.stream, indices, (flags, wait));
             let call = if small { abi::GATHER_SMALL } else { abi::GATHER_LARGE };
             data.resize(if small { abi::SMALL_BYTES } else { abi::LARGE_BYTES }, 0);
             return self.call(call, &mut data);
         }
-        let view = self.call(abi::BEGIN, &mut head(slot.view, self.stream, &[]))?.view;
+        let view = self.call(abi::BEGIN, &mut head(slot.view, self.stream, &[], NOTHING))?.view;
         let gather = || {
             for part in indices.chunks(abi::LARGE) {
-                let mut data = head(view, 0, part);
+                let mut data = head(view, 0, part, NOTHING);
                 data.resize(abi::LARGE_BYTES, 0);
                 self.call(abi::PUSH_LARGE, &mut data)?;
             }
-            self.call(abi::SEAL, &mut head(view, 0, &[]))
+            self.call(abi::SEAL, &mut head(view, 0, &[], (flags, wait)))
         };
         gather().inspect_err(|_| {
             if slot.view == 0 {
-                let _ = self.call(abi::CLOSE, &mut head(view, 0, &[]));
+                let _ = self.call(abi::CLOSE, &mut head(view, 0, &[], NOTHING));
             }
         })
     }

@@ -38,6 +38,11 @@ impl Slot {
         Slot { pid: std::process::id(), ..Slot::default() }
     }
 
+    /// Whether this process asked for it.
+    pub(super) fn is_ours(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
     /// Fetches the memory that the server has for the view now, if that is not here yet.
     pub(super) fn follow(&mut self, sealed: &abi::View, socket: &[u8]) -> io::Result<()> {
         if self.file.is_some() && self.slab == sealed.slab {
@@ -144,6 +149,13 @@ impl Idle {
             slots.len() >= self.keep
         };
         if full { self.close(&slot) } else { self.lock().push(slot) }
+    }
+
+    /// Ends one that is of no use any more: a batch may still be gathered into it.
+    pub(super) fn end(&self, slot: &Slot) {
+        if slot.view != 0 && slot.is_ours() {
+            self.close(slot);
+        }
     }
 
     fn close(&self, slot: &Slot) {

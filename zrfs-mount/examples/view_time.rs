@@ -15,7 +15,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use zrfs::buffer::BufferPool;
 use zrfs::client::Mount;
-use zrfs::loader::Loader;
 use zrfs::{Source, WriterOptions};
 
 const BATCH: usize = 256;
@@ -206,11 +205,10 @@ fn batches(way: &str, seed: u64, path: &Path) -> Box<dyn FnMut() -> usize> {
         let mut indices = random(seed, mount.records().expect("a mount"));
         return Box::new(move || mount.gather(&indices()).expect("a batch").bytes() as usize);
     }
-    // One batch is with the caller, and one with the worker.
-    let loader = Loader::builder().mount(mount).batch(BATCH as u64).seed(seed).workers(1).prefetch(0);
-    let loader = loader.build().expect("a loader");
+    let lists = random(seed, mount.records().expect("a mount"));
+    let mut batches = mount.batches(std::iter::repeat_with(lists));
     Box::new(move || {
-        let batch = loader.next().expect("a batch").expect("a batch");
+        let batch = batches.next().expect("a batch").expect("a batch");
         batch.parts().iter().for_each(|part| use_up(part.bytes()));
         batch.bytes() as usize
     })

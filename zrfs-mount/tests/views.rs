@@ -297,6 +297,89 @@ fn users_and_limits() {
 }
 
 /// As many gather at once as there are threads that serve, and more; others are served meanwhile.
+#[test]
+fn batches_one_after_the_other() {
+    let dir = TempDir::new().unwrap();
+    let set = dataset(dir.path());
+    let mount = Mount::new(&set, &["--max-views", "9"]);
+    let source = Source::open(&set).unwrap();
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    let mut random = Random(3);
+    let mut list = |n: u64| (0..n).map(|_| random.below(RECORDS)).collect::<Vec<u64>>();
+    let lists: Vec<Vec<u64>> = [5, 0, 256, 257, 2032, 2033, 1, 7000, 64, 64, 64, 64].map(&mut list).into();
+    let plain = views.stream("plain").unwrap();
+    for hold in [0, 1, 3] {
+        let mut held = std::collections::VecDeque::new();
+        let mut batches = views.batches(&lists);
+        assert_eq!(batches.size_hint(), (12, Some(12)));
+        for (k, indices) in lists.iter().enumerate() {
+            let batch = batches.next().unwrap().unwrap();
+            is_native(&batch, indices, &natives(&source, indices));
+            held.push_back((k, batch));
+            // Those that are held stay what they are while others are gathered.
+            let (old, batch) = &held[0];
+            is_native(batch, &lists[*old], &natives(&source, &lists[*old]));
+            if held.len() > hold {
+                held.pop_front();
+            }
+        }
+        assert!(batches.next().is_none() && batches.next().is_none());
+    }
+    // What fails is one batch: a record that is not there, and more than the memory of a user.
+    let bad = [vec![1], vec![2, RECORDS], vec![3], vec![RECORDS + 7], vec![4]];
+    let made: Vec<_> = plain.batches(&bad).collect();
+    for (k, (made, indices)) in made.into_iter().zip(&bad).enumerate() {
+        match made {
+            Ok(batch) => assert!(k % 2 == 0 && batch.indices() == indices),
+            Err(Error::OutOfRange { index, length: RECORDS }) => assert!(k % 2 == 1 && indices.contains(&index)),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    // Those who stop early leave no view that cannot be used, nor do threads that share one mount.
+    for n in 0..40 {
+        assert!(views.batches(&lists).take(n % 3).all(|batch| batch.is_ok()));
+    }
+    let some = |mount: client::Mount| {
+        let lists = &lists;
+        let source = &source;
+        move || {
+            for (batch, indices) in mount.batches(lists).zip(lists) {
+                is_native(&batch.unwrap(), indices, &natives(source, indices));
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(some(views.clone())))));
+    drop((plain, views));
+    wait_until("the views have ended", || stat(&mount, "views") == 0);
+    assert_eq!(stat(&mount, "view_memory"), 0);
+}
+
+/// A batch that a damaged record is in fails, and those before and after it come.
+#[test]
+fn damage_ends_one_batch() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.zr");
+    let records: Vec<Vec<u8>> = (0..50).map(|i| bytes(i, 3000)).collect();
+    store(&path, "zstd", &records);
+    let at = Source::open(&path).unwrap();
+    let Source::Store(stream) = &at else { unreachable!() };
+    let entry = stream.store().entries(&[20]).unwrap()[0];
+    let chunk = std::fs::OpenOptions::new().write(true).open(path.join("0.chunk")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&chunk, b"damage", u64::from(entry.offset)).unwrap();
+    let mount = Mount::new(&path, &[]);
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    let lists: Vec<Vec<u64>> = (0..10).map(|k| (0..5).map(|i| k * 5 + i).collect()).collect();
+    for (k, (batch, indices)) in views.batches(&lists).zip(&lists).enumerate() {
+        match batch {
+            Ok(batch) => assert_eq!(
+                (batch.parts()[0].bytes(), k == 4),
+                (&records[indices[0] as usize..][..5].concat()[..], false)
+            ),
+            Err(e) => assert!(k == 4 && e.to_string().contains("damaged"), "{k}: {e}"),
+        }
+    }
+}
+
 /// Of records of one byte a batch has more to say than bytes: what the mount takes to gather one is in the budget, too.
 #[test]
 fn the_memory_of_a_mount_is_bounded_by_its_option() {
