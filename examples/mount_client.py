@@ -40,6 +40,8 @@ SEAL = call(3, 0xC5, VIEW.size)
 GATHER = {n: call(3, 0xC6, VIEW.size + 8 * n) for n in (SMALL, LARGE)}
 SAMPLE = call(3, 0xC7, VIEW.size + SPEC.size)
 CLOSE = call(1, 0xC8, VIEW.size)
+WAIT = call(3, 0xC9, VIEW.size)
+START = 1
 
 
 class View:
@@ -60,6 +62,9 @@ class View:
         data = bytearray(VIEW.pack(self.view, stream, 0, count, 0, 0, 0, 0, 0) + rest)
         data.extend(bytes(max(0, size - len(data))))
         fcntl.ioctl(self.fd, command, data)
+        self._answered(data)
+
+    def _answered(self, data):
         self.view, _, _, _, _, slab, capacity, key, _ = VIEW.unpack_from(data)
         if slab not in (0, self.slab) and not self.by_file:
             try:
@@ -112,6 +117,22 @@ class View:
         self._call(SAMPLE, stream, 0, SPEC.pack(mode, 0, batch, seed, rank, world, step, length))
         return self.streams()
 
+    def start_sample(self, batch, seed, step, mode=CYCLIC, rank=0, world=1, stream=OWN, length=0, wait_for=None):
+        """Has the batch of a step gathered while this program goes on. In the same round trip it waits for the batch of another
+        view that was started before, if one is given."""
+        if self.view == 0:
+            self._call(BEGIN, stream)
+        before = wait_for.view if wait_for else 0
+        data = bytearray(VIEW.pack(self.view, stream, START, 0, 0, 0, 0, 0, before))
+        data += SPEC.pack(mode, 0, batch, seed, rank, world, step, length)
+        fcntl.ioctl(self.fd, SAMPLE, data)
+        (wait_for or self)._answered(data)
+
+    def wait(self):
+        """Waits for the batch that was started."""
+        self._call(WAIT)
+        return self.streams()
+
     def streams(self):
         """What the memory holds: for each stream name, dtype, where each record begins and ends, shapes, and all bytes."""
         if self.by_file:
@@ -146,6 +167,18 @@ class View:
         os.close(self.fd)
 
 
+def samples(views, batch, seed, steps):
+    """The batches of so many steps, in two views by turns: the mount gathers the next while the caller uses this one."""
+    views[0].start_sample(batch, seed, 0)
+    for step in range(steps):
+        now, later = views[step % 2], views[(step + 1) % 2]
+        if step + 1 < steps:
+            later.start_sample(batch, seed, step + 1, wait_for=now)
+            yield now.streams()
+        else:
+            yield now.wait()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("mountpoint")
@@ -172,15 +205,18 @@ def main():
     if wrong:
         parser.error(f"there is no record {wrong[0]}: {args.mountpoint} has {records} records, from 0 on")
     try:
-        show(args, view)
+        show(args, [view, View(args.mountpoint)])
     except OSError as e:
         parser.error(e)
 
 
-def show(args, view):
+def show(args, views):
     begin, total = time.perf_counter(), 0
-    for step in range(args.steps):
-        streams = view.sample(args.sample, args.seed, step) if args.sample else view.gather(args.index)
+    if args.sample:
+        batches = samples(views, args.sample, args.seed, args.steps)
+    else:
+        batches = (views[0].gather(args.index) for _ in range(args.steps))
+    for streams in batches:
         total += sum(len(s["bytes"]) for s in streams.values())
     took = time.perf_counter() - begin
     for name, s in streams.items():
@@ -197,7 +233,8 @@ def show(args, view):
             print(f"  an array of shape {array.shape}")
     if args.steps > 1:
         print(f"{args.steps} batches, {total / took / 2**20:.0f} MiB/s")
-    view.close()
+    for view in views:
+        view.close()
 
 
 if __name__ == "__main__":

@@ -94,16 +94,105 @@ static unsigned char *map(const struct zrfs_view *view)
     return memory;
 }
 
+/* A view, and its memory here. */
+struct batch {
+    struct zrfs_view view;
+    unsigned char *memory;
+    uint64_t slab; /* whose memory it is */
+};
+
+/* Takes the answer of a call, which says where the batch is. */
+static void take(struct batch *batch, const struct zrfs_view *answer)
+{
+    batch->view = *answer;
+    if (answer->slab != batch->slab) {
+        batch->memory = map(answer);
+        batch->slab = answer->slab;
+    }
+}
+
+/* A call about a view that needs no more than its number. */
+static void call(int fd, unsigned long what, struct batch *batch, struct zrfs_view *answer)
+{
+    memset(answer, 0, sizeof *answer);
+    answer->view = batch->view.view;
+    if (what == ZRFS_IOC_BEGIN)
+        answer->stream = ZRFS_STREAM_OWN;
+    if (ioctl(fd, what, answer))
+        fail("view");
+}
+
+/* The records at these indices. */
+static void gather(int fd, struct batch *batch, char **indices, int n)
+{
+    struct zrfs_view_large ask;
+    int k;
+
+    memset(&ask, 0, sizeof ask);
+    ask.view.stream = ZRFS_STREAM_OWN;
+    ask.view.count = (uint64_t)n;
+    for (k = 0; k < n; k++)
+        ask.indices[k] = number(indices[k]);
+    if (ioctl(fd, ZRFS_IOC_GATHER_LARGE, &ask))
+        fail("gather");
+    take(batch, &ask.view);
+}
+
+/* Has the batch of a step gathered into a view; the same call waits for the batch before it, in the other view. */
+static void start(int fd, struct batch *batch, uint64_t step, struct batch *before)
+{
+    struct zrfs_sample ask;
+    struct zrfs_view begun;
+
+    if (!batch->view.view) {
+        call(fd, ZRFS_IOC_BEGIN, batch, &begun);
+        batch->view = begun;
+    }
+    memset(&ask, 0, sizeof ask);
+    ask.view.view = batch->view.view;
+    ask.view.stream = ZRFS_STREAM_OWN;
+    ask.view.flags = ZRFS_START;
+    ask.view.seal = before ? before->view.view : 0;
+    ask.spec.mode = ZRFS_MODE_CYCLIC;
+    ask.spec.batch = 256;
+    ask.spec.seed = 42;
+    ask.spec.world = 1;
+    ask.spec.step = step;
+    if (ioctl(fd, ZRFS_IOC_SAMPLE, &ask))
+        fail("sample");
+    if (before)
+        take(before, &ask.view);
+}
+
+/* Goes through a batch, as a program that uses it would. */
+static uint64_t sum_of(const struct batch *batch, uint32_t s)
+{
+    const struct zrfs_slab_header *header = (const struct zrfs_slab_header *)batch->memory;
+    const struct zrfs_slab_stream *stream = (const struct zrfs_slab_stream *)(batch->memory + sizeof *header) + s;
+    uint64_t i, sum = 0;
+
+    for (i = 0; i < stream->data_bytes; i++)
+        sum += batch->memory[stream->data + i];
+    return sum;
+}
+
+static void show(const struct batch *batch)
+{
+    const struct zrfs_slab_header *header = (const struct zrfs_slab_header *)batch->memory;
+    const struct zrfs_slab_stream *stream = (const struct zrfs_slab_stream *)(batch->memory + sizeof *header);
+    uint32_t s;
+
+    for (s = 0; s < header->streams; s++, stream++)
+        printf("%.*s: %llu records, %llu bytes, sum %llu\n", (int)stream->name_len,
+               (const char *)batch->memory + stream->name, (unsigned long long)header->count,
+               (unsigned long long)stream->data_bytes, (unsigned long long)sum_of(batch, s));
+}
+
 int main(int argc, char **argv)
 {
-    struct zrfs_view_large gather;
-    struct zrfs_sample sample;
-    struct zrfs_view *view = NULL, done;
-    const struct zrfs_slab_header *header;
-    const struct zrfs_slab_stream *stream;
-    unsigned char *memory = NULL;
-    uint64_t slab = 0, steps = 1, step, i, sum;
-    uint32_t s;
+    struct batch batches[2], *now, *later;
+    struct zrfs_view answer;
+    uint64_t steps = 1, step;
     int fd, k, drawn;
 
     if (argc < 3) {
@@ -115,56 +204,37 @@ int main(int argc, char **argv)
         fprintf(stderr, "view: %d indices; one call takes %d\n", argc - 2, (int)ZRFS_LARGE);
         return 2;
     }
-    fd = open(argv[1], O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        fail(argv[1]);
-    if (ioctl(fd, ZRFS_IOC_SERVER, &server) || server.version != ZRFS_ABI_VERSION)
-        fail("not a zrfs mount");
-    memset(&gather, 0, sizeof gather);
-    memset(&sample, 0, sizeof sample);
-    for (k = 2; k < argc && !drawn && k - 2 < (int)ZRFS_LARGE; k++)
-        gather.indices[k - 2] = number(argv[k]);
     if (drawn && argc > 3)
         steps = number(argv[3]);
     if (steps == 0) {
         fprintf(stderr, "view: no steps\n");
         return 2;
     }
-    sample.spec.mode = ZRFS_MODE_CYCLIC;
-    sample.spec.batch = 256;
-    sample.spec.seed = 42;
-    sample.spec.world = 1;
-    view = drawn ? &sample.view : &gather.view;
-    memset(&done, 0, sizeof done);
-
-    for (step = 0; step < steps; step++) {
-        memset(view, 0, sizeof *view);
-        view->view = done.view; /* the same memory again */
-        view->stream = ZRFS_STREAM_OWN;
-        sample.spec.step = step;
-        if (!drawn)
-            view->count = (uint64_t)(k - 2);
-        if (ioctl(fd, drawn ? ZRFS_IOC_SAMPLE : ZRFS_IOC_GATHER_LARGE, drawn ? (void *)&sample : (void *)&gather))
-            fail("gather");
-        done = *view;
-        if (done.slab != slab) {
-            memory = map(&done);
-            slab = done.slab;
+    fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail(argv[1]);
+    if (ioctl(fd, ZRFS_IOC_SERVER, &server) || server.version != ZRFS_ABI_VERSION)
+        fail("not a zrfs mount");
+    memset(batches, 0, sizeof batches);
+    now = &batches[0];
+    later = &batches[1];
+    if (drawn) {
+        start(fd, now, 0, NULL);
+        for (step = 1; step < steps; step++) {
+            start(fd, later, step, now);
+            /* The batch in `now` is used here, while the mount gathers the one in `later`. */
+            now = later;
+            later = &batches[step % 2 == 0];
         }
+        call(fd, ZRFS_IOC_WAIT, now, &answer);
+        take(now, &answer);
+    } else {
+        gather(fd, now, argv + 2, argc - 2);
     }
-
-    header = (const struct zrfs_slab_header *)memory;
-    stream = (const struct zrfs_slab_stream *)(memory + sizeof *header);
-    for (s = 0; s < header->streams; s++, stream++) {
-        for (sum = i = 0; i < stream->data_bytes; i++)
-            sum += memory[stream->data + i];
-        printf("%.*s: %llu records, %llu bytes, sum %llu\n", (int)stream->name_len, (const char *)memory + stream->name,
-               (unsigned long long)header->count, (unsigned long long)stream->data_bytes, (unsigned long long)sum);
-    }
-    memset(view, 0, sizeof *view);
-    view->view = done.view;
-    if (ioctl(fd, ZRFS_IOC_CLOSE, view))
-        fail("close");
+    show(now);
+    for (k = 0; k < 2; k++)
+        if (batches[k].view.view)
+            call(fd, ZRFS_IOC_CLOSE, &batches[k], &answer);
     close(fd);
     return 0;
 }

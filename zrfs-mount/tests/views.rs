@@ -179,6 +179,10 @@ fn a_client_that_dies_leaves_nothing() {
         "v.close(); View(at)._call(BEGIN, OWN)",
         // In the middle of a gather.
         "signal.setitimer(signal.ITIMER_REAL, 0.02)\nwhile True: v.gather(list(range(5000)))",
+        // Of a batch that was started, waiting for it or not.
+        "v.start_sample(5000, 1, 0)",
+        "signal.setitimer(signal.ITIMER_REAL, 0.02)\nv.start_sample(5000, 1, 0)\nv.wait()\nv.start_sample(5000, 1, 1); v.wait()",
+        "w = View(at); v.start_sample(5000, 1, 0); w.start_sample(5000, 1, 1, wait_for=v)",
         "import threading\nt = threading.Thread(target=lambda: [v.gather(list(range(5000))) for _ in range(99)])\nt.start()\ntime.sleep(0.05)",
         // A child goes on with its parent's view.
         "if os.fork() == 0: check(); time.sleep(0.3); os.kill(os.getpid(), 9)\nos.wait()",
@@ -447,10 +451,24 @@ fn examples_in_python_and_c() {
     let sum: u64 = [5, 17, 0].iter().flat_map(|&i| &records[i as usize]).map(|&b| u64::from(b)).sum();
     let said = succeeds(&run(program.to_str().unwrap(), &[&mount.path(), "5", "17", "0"]));
     assert_eq!(said, format!("s: 3 records, 3000 bytes, sum {sum}\n"));
-    assert!(
-        succeeds(&run(program.to_str().unwrap(), &[&mount.path(), "-s", "20"])).contains("256 records, 256000 bytes")
-    );
+    // The last batch of so many steps is that of its step, whichever of the two views it came by.
+    let views = client::Mount::open(mount.mountpoint()).unwrap();
+    let drawn = |batch: u64, step| {
+        let spec = format!("cyclic,batch={batch},seed=42").parse().unwrap();
+        views.sample(&spec, step).unwrap().parts()[0].bytes().to_vec()
+    };
+    for steps in [1, 2, 19, 20] {
+        let said = succeeds(&run(program.to_str().unwrap(), &[&mount.path(), "-s", &steps.to_string()]));
+        let sum: u64 = drawn(256, steps - 1).iter().map(|&byte| u64::from(byte)).sum();
+        assert_eq!(said, format!("s: 256 records, 256000 bytes, sum {sum}\n"));
+    }
     let python = format!("{top}/examples/mount_client.py");
+    for steps in [1, 2, 19, 20] {
+        let steps_text = steps.to_string();
+        let said = succeeds(&run("python3", &[&python, &mount.path(), "--sample", "100", "--steps", &steps_text]));
+        assert!(said.contains(&format!("crc {:08x}\n", crc32fast::hash(&drawn(100, steps - 1)))), "{said}");
+    }
+    drop(views);
     assert!(succeeds(&run("python3", &[&python, &mount.path(), "5", "17"])).starts_with("s: 2 records, 2000 bytes"));
     assert!(
         succeeds(&run("python3", &[&python, &mount.path(), "--sample", "100", "--steps", "9"])).contains("9 batches")
