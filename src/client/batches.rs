@@ -5,7 +5,7 @@ use super::view::Slot;
 use crate::error::Result;
 use crate::loader::Batch;
 use std::io;
-use std::iter::Fuse;
+use std::iter::{Fuse, Peekable};
 use zrfs_abi as abi;
 
 impl Mount {
@@ -29,7 +29,12 @@ impl Mount {
         I: IntoIterator,
         I::Item: AsRef<[u64]>,
     {
-        Batches { mount: self.clone(), lists: lists.into_iter().fuse(), started: None, upcoming: None }
+        Batches { lists: lists.into_iter().fuse().peekable(), ahead: self.ahead() }
+    }
+
+    /// For batches one after the other.
+    pub(crate) fn ahead(&self) -> Ahead {
+        Ahead { mount: self.clone(), started: None }
     }
 
     /// Has the batch of these indices gathered into a view that no batch has, and waits for the batch of another view that was
@@ -53,52 +58,17 @@ impl Mount {
             }
         }
     }
-
-    fn wait(&self, slot: &Slot) -> io::Result<abi::View> {
-        self.call(abi::WAIT, &mut abi::View { view: slot.view, ..abi::View::default() }.encode())
-    }
 }
 
 /// An iterator over batches; see [`Mount::batches`].
-#[derive(Debug)]
 pub struct Batches<I: Iterator> {
-    mount: Mount,
-    lists: Fuse<I>,
-    /// The batch that is gathered, and its list.
-    started: Option<(Slot, I::Item)>,
-    /// A list that could not be started.
-    upcoming: Option<I::Item>,
+    lists: Peekable<Fuse<I>>,
+    ahead: Ahead,
 }
 
-impl<I: Iterator<Item: AsRef<[u64]>>> Batches<I> {
-    /// Gives the batch that was started, and starts that of the list behind it.
-    fn go_on(&mut self, slot: Slot, list: I::Item) -> Result<Batch> {
-        let answer = if !slot.is_ours() {
-            // A fork must not gather into memory that its parent reads.
-            self.upcoming = self.lists.next();
-            Err(io::ErrorKind::Unsupported.into())
-        } else if let Some(next) = self.lists.next() {
-            match self.mount.start(next.as_ref(), Some(&slot)) {
-                Ok((started, answer)) => {
-                    self.started = Some((started, next));
-                    Ok(answer)
-                }
-                Err(e) => {
-                    self.upcoming = Some(next);
-                    Err(e)
-                }
-            }
-        } else {
-            self.mount.wait(&slot)
-        };
-        match answer {
-            Ok(sealed) => self.mount.batch(slot, &sealed, 0),
-            // Whichever of the two it was about: asked for on its own it says what is wrong, or is right.
-            Err(_) => {
-                self.mount.shared.idle.end(&slot);
-                self.mount.gather(list.as_ref())
-            }
-        }
+impl<I: Iterator> std::fmt::Debug for Batches<I> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batches").field("ahead", &self.ahead).finish_non_exhaustive()
     }
 }
 
@@ -106,27 +76,62 @@ impl<I: Iterator<Item: AsRef<[u64]>>> Iterator for Batches<I> {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if let Some((slot, list)) = self.started.take() {
-            return Some(self.go_on(slot, list));
-        }
-        let list = self.upcoming.take().or_else(|| self.lists.next())?;
-        if self.mount.shared.server.features & abi::FEATURE_START == 0 {
-            return Some(self.mount.gather(list.as_ref()));
-        }
-        Some(match self.mount.start(list.as_ref(), None) {
-            Ok((slot, _)) => self.go_on(slot, list),
-            Err(_) => self.mount.gather(list.as_ref()),
-        })
+        let now = self.lists.next()?;
+        Some(self.ahead.gather(now.as_ref(), self.lists.peek().map(AsRef::as_ref)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let held = usize::from(self.started.is_some()) + usize::from(self.upcoming.is_some());
-        let (least, most) = self.lists.size_hint();
-        (least.saturating_add(held), most.and_then(|most| most.checked_add(held)))
+        self.lists.size_hint()
     }
 }
 
-impl<I: Iterator> Drop for Batches<I> {
+/// Batches of which each is known before the last one is asked for.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    mount: Mount,
+    /// Where the next batch is gathered, and of which indices.
+    started: Option<(Slot, Vec<u64>)>,
+}
+
+impl Ahead {
+    /// The batch of `now`; that of `next`, which should be what is asked for next, is gathered from now on.
+    ///
+    /// # Errors
+    /// As [`Mount::gather`], about `now` alone.
+    pub(crate) fn gather(&mut self, now: &[u64], next: Option<&[u64]>) -> Result<Batch> {
+        let mount = self.mount.clone();
+        // A fork must not gather into memory that its parent reads.
+        let started = self.started.take().filter(|(slot, _)| slot.is_ours()).and_then(|(slot, indices)| {
+            let is_wanted = indices == now;
+            if !is_wanted {
+                mount.shared.idle.end(&slot);
+            }
+            is_wanted.then_some(slot)
+        });
+        if mount.shared.server.features & abi::FEATURE_START == 0 || (started.is_none() && next.is_none()) {
+            return mount.gather(now);
+        }
+        let started = started.map_or_else(|| mount.start(now, None).map(|(slot, _)| slot), Ok);
+        // Whatever is wrong, with this batch or the next: asked for on its own it says so, or is right.
+        let Ok(slot) = started else { return mount.gather(now) };
+        let answer = match next {
+            Some(next) => mount.start(next, Some(&slot)).map(|(later, answer)| {
+                self.started = Some((later, next.to_vec()));
+                answer
+            }),
+            None => mount.call(abi::WAIT, &mut abi::View { view: slot.view, ..abi::View::default() }.encode()),
+        };
+        match answer {
+            Ok(sealed) => mount.batch(slot, &sealed, 0),
+            Err(_) => {
+                mount.shared.idle.end(&slot);
+                mount.gather(now)
+            }
+        }
+    }
+}
+
+impl Drop for Ahead {
     fn drop(&mut self) {
         if let Some((slot, _)) = &self.started {
             self.mount.shared.idle.end(slot);

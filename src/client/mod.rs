@@ -22,6 +22,7 @@ mod slab;
 mod sys;
 mod view;
 
+pub(crate) use batches::Ahead;
 pub use batches::Batches;
 
 use crate::buffer::{Buffer, BufferPool};

@@ -76,8 +76,8 @@ impl<T: Send + 'static> LoaderBuilder<T> {
     }
 
     /// Lets a mount read: its streams, or the one that it was opened for. Unless said otherwise one worker asks it for
-    /// batches, each of which it gathers with all cores while the consumer uses the one before. A state is that of a loader
-    /// over the same store, of all streams.
+    /// batches, each of which it gathers with all cores while the consumer uses the one before; see
+    /// [`workers`](LoaderBuilder::workers) for none. A state is that of a loader over the same store, of all streams.
     pub fn mount(mut self, mount: Mount) -> Self {
         self.mount = Some(mount);
         self
@@ -134,7 +134,8 @@ impl<T: Send + 'static> LoaderBuilder<T> {
     }
 
     /// Threads that make batches; as many as there are cores unless said otherwise. With 0 the consumer makes each batch
-    /// itself, when it asks for it.
+    /// itself, when it asks for it; of a mount it asks for the next one as well, which is gathered while this one is used. That
+    /// is the fastest way to batches of a mount that need no transform and come as fast as they are used.
     pub fn workers(mut self, threads: usize) -> Self {
         self.workers = Some(threads);
         self

@@ -84,7 +84,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-use work::{PATIENCE, Shared};
+use work::{PATIENCE, Shared, Turn};
 
 /// Batches without end; see [the module](self).
 ///
@@ -99,7 +99,7 @@ pub struct Loader<T = Batch> {
     begin: Instant,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Held by the consumer who makes a batch itself, where there are no workers.
-    turn: Mutex<()>,
+    turn: Mutex<Turn>,
     told: AtomicBool,
 }
 
@@ -150,9 +150,10 @@ impl<T> Loader<T> {
         if self.started.workers > 0 {
             return queue.take();
         }
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = Instant::now();
-        self.shared.make(queue.claim_now()?);
+        let claim = turn.next.take().or_else(|| queue.claim_now())?;
+        self.shared.make_in(&mut turn, claim);
         queue.made_by_consumer(begin.elapsed());
         queue.take()
     }
@@ -202,7 +203,10 @@ impl<T> Loader<T> {
             sampler = crate::sampler::Sampler::new(spec, self.started.length)?;
         }
         sampler.seek(position.step)?;
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(next) = turn.next.take() {
+            queue.unclaim(&next);
+        }
         queue.go_to(sampler, position);
         Ok(())
     }

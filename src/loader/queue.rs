@@ -111,6 +111,14 @@ impl<T> Queue<T> {
         self.lock().claim()
     }
 
+    /// Takes back a claim that nobody works on.
+    pub(super) fn unclaim(&self, claim: &Claim) {
+        let mut inner = self.lock();
+        if let Ok(k) = inner.slots.binary_search_by_key(&claim.ticket, |slot| slot.ticket) {
+            inner.slots.remove(k);
+        }
+    }
+
     fn has_room(&self, inner: &Inner<T>) -> bool {
         inner.slots.len() + inner.stale < self.limit
             && (self.in_order || inner.next.wrapping_sub(inner.position.step) < self.limit as u64 * AHEAD)

@@ -81,6 +81,15 @@ impl Input {
     }
 }
 
+/// A step's batch as a mount gives it.
+pub(super) fn from_mount(mount: &Mount, step: u64, gather: impl FnOnce() -> Result<Batch>) -> Result<Batch, Failure> {
+    let failed = |error| {
+        let stream = mount.chosen().map_or_else(String::new, |stream| stream.name.clone());
+        Failure::Read { stream, error }
+    };
+    Ok(Batch { step, ..gather().map_err(failed)? })
+}
+
 /// Where batches come from.
 #[derive(Debug)]
 pub(super) enum Origin {
@@ -95,11 +104,7 @@ impl Origin {
     pub(super) fn read(&self, step: u64, indices: Vec<u64>, threads: Threads) -> Result<Batch, Failure> {
         let inputs = match self {
             Origin::Streams(inputs) => inputs,
-            Origin::Mount(mount) => {
-                let stream = mount.chosen().map_or_else(String::new, |stream| stream.name.clone());
-                let batch = mount.gather(&indices).map_err(|error| Failure::Read { stream, error })?;
-                return Ok(Batch { step, ..batch });
-            }
+            Origin::Mount(mount) => return from_mount(mount, step, || mount.gather(&indices)),
         };
         let mut parts = Vec::with_capacity(inputs.len());
         for input in inputs {

@@ -118,23 +118,36 @@ fn a_loader_over_a_mount_is_the_loader() {
     let set = dataset(dir.path());
     let mount = Mount::new(&set, &[]);
     let views = client::Mount::open(mount.mountpoint()).unwrap();
-    let native = Loader::builder().source(Source::open(&set).unwrap()).batch(64).seed(3).build().unwrap();
-    let through = Loader::builder().mount(views.clone()).batch(64).seed(3).prefetch(1).build().unwrap();
-    for _ in 0..25 {
-        let [one, other] = [native.next().unwrap().unwrap(), through.next().unwrap().unwrap()];
+    let is_same = |one: &Batch, other: &Batch| {
         assert_eq!((one.step(), one.indices()), (other.step(), other.indices()));
         for (a, b) in one.parts().iter().zip(other.parts()) {
             assert!((a.name(), a.bytes(), a.offsets(), a.shape()) == (b.name(), b.bytes(), b.offsets(), b.shape()));
         }
+    };
+    for workers in [0, 1, 2] {
+        let native = Loader::builder().source(Source::open(&set).unwrap()).batch(64).seed(3).build().unwrap();
+        let through = Loader::builder().mount(views.clone()).batch(64).seed(3).prefetch(1).workers(workers);
+        let through = through.build().unwrap();
+        for _ in 0..25 {
+            is_same(&native.next().unwrap().unwrap(), &through.next().unwrap().unwrap());
+        }
+        // One for each worker or the one after this, one that is ready, and one in our hands.
+        assert!(views.views() <= 2 + workers.max(1), "{}", views.views());
+        // Each goes on where the other was.
+        let (a, b) = (native.state().unwrap(), through.state().unwrap());
+        assert_eq!(a.to_string(), b.to_string());
+        for step in [5, 3, 1000, 3] {
+            native.seek(step).unwrap();
+            through.seek(step).unwrap();
+            for _ in 0..3 {
+                is_same(&native.next().unwrap().unwrap(), &through.next().unwrap().unwrap());
+            }
+        }
+        through.restore(&a).unwrap();
+        assert_eq!(through.next().unwrap().unwrap().step(), 25);
+        through.close();
+        assert!(through.next().is_none());
     }
-    // Two in the loader's hands, and one in ours.
-    assert!(views.views() <= 3, "{}", views.views());
-    // Each goes on where the other was.
-    let (a, b) = (native.state().unwrap(), through.state().unwrap());
-    assert_eq!(a.to_string(), b.to_string());
-    through.seek(5).unwrap();
-    through.restore(&a).unwrap();
-    assert_eq!(through.next().unwrap().unwrap().step(), 25);
     let one = Loader::builder().mount(views.clone()).only(["plain"]).batch(8).build().unwrap();
     assert_eq!(one.next().unwrap().unwrap().parts().len(), 1);
     assert!(Loader::builder().mount(views).only(["x"]).build().is_err());
