@@ -163,7 +163,7 @@ typedef struct zrfs_batch zrfs_batch;
 
 enum {
     ZRFS_LOADER_ANY_ORDER = 1, /* hand over what is ready, not in the order of the steps */
-    ZRFS_LOADER_NO_WORKERS = 2 /* no threads: zrfs_loader_next makes the batch itself */
+    ZRFS_LOADER_NO_WORKERS = 2 /* no threads: zrfs_loader_next makes the batch itself (a mount gathers the next) */
 };
 
 typedef struct zrfs_loader_options {
