@@ -57,7 +57,7 @@ mount-peers *args:
 # Batches by path beside their records read one by one (needs Python with numpy)
 batch-paths *args:
     cargo build --release --workspace
-    python3 benches/peers/batch_paths.py {{args}}
+    ${ZRFS_PYTHON:-target/venv/bin/python} benches/peers/batch_paths.py {{args}}
 
 # The engine beside the machine's limits and whatever of its peers is installed; --docs puts the tables into the docs
 native-peers *args:
