@@ -2,34 +2,40 @@
 //! A lock that one of them held is never given back there, so a child waits for no lock that it inherited.
 
 use crate::error::Error;
+use crate::sys::this_process;
 use std::path::Path;
 use std::sync::{
     Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
 };
 
-/// The process that made something, and is the one that may wait for its locks.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Maker(u32);
+/// The process that made something, and is the one that may wait for its locks. By default it is none.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Maker {
+    /// What tells it from its forks, one of which may have its pid.
+    number: u64,
+    /// What people know it by.
+    pid: u32,
+}
 
 impl Maker {
     /// This process.
     pub(crate) fn here() -> Self {
-        Maker(std::process::id())
+        Maker { number: this_process(), pid: std::process::id() }
     }
 
     /// Whether this process is the maker, and not a fork of it.
     pub(crate) fn is_here(self) -> bool {
-        self.0 == std::process::id()
+        self.number == this_process()
     }
 
-    /// The number of the process that made it.
+    /// The pid of the process that made it.
     pub(crate) fn pid(self) -> u32 {
-        self.0
+        self.pid
     }
 
     /// The error of a child that would write to its parent's store at `path`.
     pub(crate) fn refusal(self, path: &Path) -> Error {
-        let (path, maker) = (path.display(), self.0);
+        let (path, maker) = (path.display(), self.pid);
         Error::invalid(format!(
             "{path} was opened for writing by process {maker}, of which this is a fork; write there"
         ))
@@ -66,7 +72,7 @@ mod tests {
 
     #[test]
     fn only_the_maker_waits() {
-        let (here, elsewhere) = (Maker::here(), Maker(0));
+        let (here, elsewhere) = (Maker::here(), Maker::default());
         let (mutex, rw) = (Mutex::new(1), RwLock::new(2));
         for maker in [here, elsewhere] {
             assert_eq!(maker.lock(&mutex).map(|n| *n), Some(1));

@@ -4,17 +4,17 @@
 //! each process makes a pool of its own, when it first has something to share out. Nothing here waits for another thread:
 //! while one makes the pool, or where none can be made, callers do their work themselves.
 
-use crate::sys::Team;
+use crate::sys::{Team, this_process};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A process's pool, in the order of the processes: each inherits those before its own.
 struct Slot {
-    /// The process, or 0 while there is none.
-    pid: AtomicU32,
+    /// The number of the process, or 0 while there is none.
+    process: AtomicU64,
     /// Set once it is made.
     team: OnceLock<Team>,
 }
@@ -26,27 +26,37 @@ const PIECES: usize = 16;
 /// Records, each of which takes some time, are cut into so many shares a thread.
 const SHARES: usize = 8;
 
-static SLOTS: [Slot; GENERATIONS] = [const { Slot { pid: AtomicU32::new(0), team: OnceLock::new() } }; GENERATIONS];
+static SLOTS: [Slot; GENERATIONS] = [const { Slot { process: AtomicU64::new(0), team: OnceLock::new() } }; GENERATIONS];
 
 /// What work is shared out on: the calling thread, and those that help it.
 #[derive(Clone, Copy)]
 pub(crate) struct Pool(Option<&'static Team>);
 
-/// The pool of this process; the first call starts its threads. Costs a `getpid`.
+/// The pool of this process; the first call starts its threads.
 pub(crate) fn pool() -> Pool {
-    let pid = std::process::id();
+    let process = this_process();
     for slot in &SLOTS {
-        match slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Acquire) {
+        match slot.claim(process) {
             // This thread is the one to fill it, so setting it waits for nobody.
             Ok(_) => {
                 let _ = slot.team.set(start());
                 return Pool(slot.team.get());
             }
-            Err(owner) if owner == pid => return Pool(slot.team.get()),
+            Err(owner) if owner == process => return Pool(slot.team.get()),
             Err(_) => {}
         }
     }
     Pool(None)
+}
+
+impl Slot {
+    /// Makes it that of a process; gives the one that has it already.
+    fn claim(&self, process: u64) -> Result<u64, u64> {
+        match self.process.load(Ordering::Acquire) {
+            0 => self.process.compare_exchange(0, process, Ordering::AcqRel, Ordering::Acquire),
+            owner => Err(owner),
+        }
+    }
 }
 
 /// On how many threads this process shares out work, the calling one included. The first call starts the others, and they

@@ -1,15 +1,17 @@
 //! A process that forks while stores are open: the child reads on with what it inherited, on threads of its own, and
 //! does not write with its parent's writer.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use zrfs::format::{Codec, Layout};
-use zrfs::{Error, OpenOptions, SharedWriter, Store, WriterOptions};
+use zrfs::loader::Failure;
+use zrfs::{Error, Loader, OpenOptions, SharedWriter, Source, Store, WriterOptions};
 
 const FORKS: usize = 50;
 /// A child that is not done by then hangs.
@@ -55,9 +57,22 @@ fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
             // SAFETY: ends the process.
             unsafe { libc::_exit(if done { 0 } else { 1 }) }
         }
-        -1 => panic!("cannot fork: {}", std::io::Error::last_os_error()),
+        -1 => panic!("cannot fork: {}", io::Error::last_os_error()),
         child => child,
     }
+}
+
+/// The same, where the child is process 1 of a new pid namespace. With it ends all that it starts.
+fn fork_as_process_1(work: impl FnOnce() -> bool) -> libc::pid_t {
+    let ours = std::fs::File::open("/proc/self/ns/pid").unwrap();
+    // SAFETY: says where the next children of this thread go, and nothing else.
+    let done = unsafe { libc::unshare(libc::CLONE_NEWPID) };
+    assert_eq!(done, 0, "a pid namespace: {}; this needs root: `sudo -E scripts/test`", io::Error::last_os_error());
+    let child = fork(|| std::process::id() == 1 && work());
+    // SAFETY: the same. Elsewhere than here no thread could be started.
+    let done = unsafe { libc::setns(ours.as_raw_fd(), libc::CLONE_NEWPID) };
+    assert_eq!(done, 0, "setns: {}", io::Error::last_os_error());
+    child
 }
 
 /// Waits until the child ends well; one that hangs is killed.
@@ -72,7 +87,7 @@ fn ends_well(child: libc::pid_t, what: &str) {
             assert_eq!(status, 0, "{what}: the child ended with wait status {status:#x}");
             return;
         }
-        assert_eq!(ended, 0, "waitpid: {}", std::io::Error::last_os_error());
+        assert_eq!(ended, 0, "waitpid: {}", io::Error::last_os_error());
         if begin.elapsed() > PATIENCE {
             // SAFETY: the child is this process's own, and not waited for yet.
             unsafe { libc::kill(child, libc::SIGKILL) };
@@ -105,15 +120,12 @@ fn a_child_gathers_on_threads_of_its_own() {
     }
 }
 
-#[test]
-fn a_child_gathers_whatever_its_parents_threads_were_doing() {
-    let _alone = alone();
-    let dir = tempfile::tempdir().unwrap();
-    let store = store(&dir.path().join("s"), Codec::Zstd);
+/// Does `work` while threads read the store in several ways, so that its locks are taken most of the time.
+fn while_it_is_read(store: &Store, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let (store, stop) = (&store, &stop);
+            let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     match thread {
@@ -127,16 +139,60 @@ fn a_child_gathers_whatever_its_parents_threads_were_doing() {
                 }
             });
         }
-        let forked = catch_unwind(AssertUnwindSafe(|| {
-            for n in 0..FORKS {
-                let child =
-                    fork(|| all_is_well(&store) && store.refresh().is_ok() && !store.has_news().unwrap_or(true));
-                ends_well(child, &format!("fork {n}"));
-            }
-        }));
+        let done = catch_unwind(AssertUnwindSafe(work));
         stop.store(true, Ordering::Relaxed);
-        forked.unwrap();
+        done.unwrap();
     });
+}
+
+#[test]
+fn a_child_gathers_whatever_its_parents_threads_were_doing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir.path().join("s"), Codec::Zstd);
+    while_it_is_read(&store, || {
+        for n in 0..FORKS {
+            let child = fork(|| all_is_well(&store) && store.refresh().is_ok() && !store.has_news().unwrap_or(true));
+            ends_well(child, &format!("fork {n}"));
+        }
+    });
+}
+
+/// Both are process 1, each of its own pid namespace.
+#[test]
+fn a_child_with_its_parents_pid_is_a_child_all_the_same() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    drop(store(&path, Codec::Zstd));
+    for n in 0..FORKS / 10 {
+        let parent = fork_as_process_1(|| {
+            let store = OpenOptions::new().layout(LAYOUT).open(&path).unwrap();
+            let written = dir.path().join(n.to_string());
+            let mut writer = WriterOptions::new(Codec::Zstd).create(&written).unwrap();
+            writer.append(&[b"one"]).unwrap();
+            let source = Arc::new(Source::open(&written).unwrap());
+            let loader = Loader::builder().source(source).batch(1).workers(1).build().unwrap();
+            while_it_is_read(&store, || {
+                for k in 0..FORKS / 5 {
+                    let child = fork_as_process_1(|| {
+                        let gathered = all_is_well(&store) && store.refresh().is_ok();
+                        let at_work = std::fs::read_dir("/proc/self/task").unwrap().count();
+                        let told = matches!(loader.next(), Some(Err(e)) if matches!(e.failure, Failure::Forked(1)));
+                        gathered && at_work == zrfs::threads() && told && refused(writer.append(&[b"two"]).err())
+                    });
+                    ends_well(child, &format!("fork {k}"));
+                }
+            });
+            true
+        });
+        ends_well(parent, &format!("parent {n}"));
+    }
+}
+
+/// What a child is told that would write with its parent's writer.
+fn refused(error: Option<Error>) -> bool {
+    matches!(error, Some(Error::Invalid(text)) if text.contains("fork"))
 }
 
 #[test]
@@ -146,7 +202,6 @@ fn a_child_does_not_write_with_its_parents_writer() {
     let path = dir.path().join("s");
     let mut writer = WriterOptions::new(Codec::Zstd).create(&path).unwrap();
     writer.append(&[b"one"]).unwrap();
-    let refused = |e: Option<Error>| matches!(e, Some(Error::Invalid(text)) if text.contains("fork"));
     let child = fork(|| {
         let progress = zrfs::pack::Progress::default();
         refused(writer.append(&[b"x"]).err())

@@ -2,6 +2,7 @@
 
 use super::sys::{FuseFile, map};
 use crate::buffer::Lender;
+use crate::fork::Maker;
 use memmap2::MmapMut;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
@@ -24,7 +25,7 @@ pub(super) struct Slot {
     /// Its number; 0 until the server gave one.
     pub(super) view: u64,
     /// The process that asked for it. A fork of it must not gather into memory that its parent reads.
-    pid: u32,
+    maker: Maker,
     slab: u64,
     capacity: u64,
     file: Option<File>,
@@ -35,12 +36,12 @@ pub(super) struct Slot {
 impl Slot {
     /// One that the server does not know yet.
     pub(super) fn new() -> Slot {
-        Slot { pid: std::process::id(), ..Slot::default() }
+        Slot { maker: Maker::here(), ..Slot::default() }
     }
 
     /// Whether this process asked for it.
     pub(super) fn is_ours(&self) -> bool {
-        self.pid == std::process::id()
+        self.maker.is_here()
     }
 
     /// Fetches the memory that the server has for the view now, if that is not here yet.
@@ -111,19 +112,19 @@ pub(super) struct Idle {
     file: Arc<FuseFile>,
     slots: Mutex<Vec<Slot>>,
     keep: usize,
-    pid: u32,
+    maker: Maker,
     /// Those that batches have.
     lent: AtomicUsize,
 }
 
 impl Idle {
     pub(super) fn new(file: Arc<FuseFile>, keep: usize) -> Idle {
-        Idle { file, slots: Mutex::default(), keep, pid: std::process::id(), lent: AtomicUsize::new(0) }
+        Idle { file, slots: Mutex::default(), keep, maker: Maker::here(), lent: AtomicUsize::new(0) }
     }
 
     /// How many views there are.
     pub(super) fn count(&self) -> usize {
-        let idle = if self.pid == std::process::id() { self.lock().len() } else { 0 };
+        let idle = if self.maker.is_here() { self.lock().len() } else { 0 };
         idle + self.lent.load(Ordering::Relaxed)
     }
 
@@ -134,17 +135,16 @@ impl Idle {
 
     /// The one that was used last, or a new one.
     pub(super) fn take(&self) -> Slot {
-        let kept = if self.pid == std::process::id() { self.lock().pop() } else { None };
+        let kept = if self.maker.is_here() { self.lock().pop() } else { None };
         kept.unwrap_or_else(Slot::new)
     }
 
     /// Puts one back that no batch has any more.
     pub(super) fn put(&self, slot: Slot) {
-        let pid = std::process::id();
-        if slot.view == 0 || slot.pid != pid {
+        if slot.view == 0 || !slot.maker.is_here() {
             return;
         }
-        let full = self.pid != pid || {
+        let full = !self.maker.is_here() || {
             let slots = self.lock();
             slots.len() >= self.keep
         };
@@ -167,7 +167,7 @@ impl Idle {
 
 impl Drop for Idle {
     fn drop(&mut self) {
-        if self.pid != std::process::id() {
+        if !self.maker.is_here() {
             return;
         }
         let slots = std::mem::take(self.slots.get_mut().unwrap_or_else(PoisonError::into_inner));

@@ -1,17 +1,20 @@
 //! What the operating system offers only through unsafe calls: the one place of the engine that makes any.
 //!
 //! [`mapped`] reads files through memory maps, [`bus`] lives through a file that is cut short meanwhile, [`copy`] is how
-//! large records are copied, [`team`] are threads that work for callers that wait.
+//! large records are copied, [`team`] are threads that work for callers that wait, [`process`] tells a process from those that
+//! it was forked from.
 #![allow(unsafe_code)]
 
 mod bus;
 mod copy;
 mod mapped;
+mod process;
 mod team;
 
 pub(crate) use copy::{Then, copy_slice};
 pub use mapped::Mapped;
 pub(crate) use mapped::View;
+pub(crate) use process::this_process;
 pub(crate) use team::Team;
 
 /// Major page faults of the calling thread so far: those that waited for a disk.
