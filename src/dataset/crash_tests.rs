@@ -5,7 +5,7 @@ use super::ragged::is_settled;
 use super::*;
 use crate::format::dtype::DType;
 use crate::format::{Codec, Layout};
-use crate::storage::sim::{Fault, Moment, Outcome, Sim};
+use crate::storage::sim::{Fault, Moment, Outcome, Sim, Tried};
 use crate::store::WriterOptions;
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -314,20 +314,32 @@ fn survive(what: What, sim: &Sim, allowed: &[Ids], context: &str) -> (Ids, Ids, 
 
 /// Cuts the power at a moment of a second life, which began with any of `base`, of which the first was seen, and
 /// leads to `after`.
-fn second_crash(what: What, base: &[Ids], after: &Ids, moment: &Moment, outcome: Outcome, context: &str) {
+fn second_crash(
+    what: What,
+    (base, after): (&[Ids], &Ids),
+    (moment, outcome): (&Moment, Outcome),
+    tried: &Tried,
+    context: &str,
+) {
     let done = moment.step == 3;
+    let sim = moment.power_cut(outcome);
+    if !tried.is_new(&sim, (base, after, done)) {
+        return;
+    }
     let mut allowed = if done { Vec::new() } else { base.to_vec() };
     let growing = (base[0].len() + 1..=after.len()).map(|n| after[..n].to_vec());
     allowed.extend(growing.filter(|ids| !done || ids == after));
-    survive(what, &moment.power_cut(outcome), &allowed, &format!("{context} (step {}, {outcome:?})", moment.step));
+    survive(what, &sim, &allowed, &format!("{context} (step {}, {outcome:?})", moment.step));
 }
 
 fn crashes(what: What) {
     let (outcomes, second) = (AtomicU64::new(0), AtomicU64::new(0));
-    let mut points = 0;
+    let (mut points, mut first) = (0, 0);
+    let tried_again = Tried::default();
     for (number, script) in scripts().iter().enumerate() {
         let (history, moments) = History::run(what, script);
         points += moments.len();
+        let tried = Tried::default();
         moments.par_iter().enumerate().for_each(|(k, moment)| {
             let bounds = history.bounds[moment.step];
             let seeds = (0..OUTCOMES).map(|n| Some(Outcome::Some(n + 1000 * k as u64)));
@@ -340,8 +352,13 @@ fn crashes(what: What) {
                     None => (moment.killed(), bounds.done),
                     Some(outcome) => (moment.power_cut(outcome), bounds.synced),
                 };
+                let (new, twice) =
+                    (tried.is_new(&sim, (moment.step, outcome.is_none())), (k + 7 * n).is_multiple_of(40));
+                if !new && !twice {
+                    continue;
+                }
                 let (seen, after, again) = survive(what, &sim, &history.states[low..=bounds.top], &context);
-                if !(k + 7 * n).is_multiple_of(40) {
+                if !twice {
                     continue;
                 }
                 // After a kill the power may still go, with what was never synced.
@@ -352,13 +369,18 @@ fn crashes(what: What) {
                 for (j, moment) in again.iter().enumerate() {
                     second.fetch_add(1, Ordering::Relaxed);
                     let outcome = Outcome::Some(j as u64 + 77 * k as u64);
-                    second_crash(what, &base, &after, moment, outcome, &format!("{context}, then again at {j}"));
+                    let context = format!("{context}, then again at {j}");
+                    second_crash(what, (&base, &after), (moment, outcome), &tried_again, &context);
                 }
             }
         });
+        first += tried.count();
     }
     let [outcomes, second] = [outcomes, second].map(AtomicU64::into_inner);
-    println!("{what:?}: {points} crash points, {outcomes} outcomes, {second} of a second crash");
+    let again = tried_again.count();
+    println!(
+        "{what:?}: {points} crash points, {outcomes} outcomes ({first} differ), {second} of a second crash ({again} differ)"
+    );
 }
 
 #[test]
@@ -375,6 +397,7 @@ fn datasets_survive() {
 /// power goes while that is done or after it: a sync that failed has left pages in the cache that pass for written.
 fn faults(what: What) {
     let (injected, cuts) = (AtomicU64::new(0), AtomicU64::new(0));
+    let tried = Tried::default();
     for (number, script) in scripts().iter().enumerate() {
         let count = {
             let mut history = History::new(what);
@@ -411,7 +434,7 @@ fn faults(what: What) {
                         let context = format!("{context}, then a power cut at {j}");
                         let outcome = if j == last { Outcome::Lost } else { Outcome::Some(at + 31 * j as u64) };
                         cuts.fetch_add(1, Ordering::Relaxed);
-                        second_crash(what, &base, &after, &moments[j], outcome, &context);
+                        second_crash(what, (&base, &after), (&moments[j], outcome), &tried, &context);
                     }
                     break;
                 }
@@ -419,7 +442,7 @@ fn faults(what: What) {
         });
     }
     let [injected, cuts] = [injected, cuts].map(AtomicU64::into_inner);
-    println!("{what:?}: {injected} errors, {cuts} power cuts after them");
+    println!("{what:?}: {injected} errors, {cuts} power cuts after them ({} differ)", tried.count());
 }
 
 #[test]

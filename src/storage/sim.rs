@@ -9,12 +9,14 @@
 
 mod power;
 
-pub(crate) use power::{Moment, Outcome};
+pub(crate) use power::{Moment, Outcome, Tried};
 
 use super::{Storage, StoreFile};
+use crate::format::{SUMS_FILE, sums};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::io::{self, IoSlice};
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -161,7 +163,8 @@ type Hook = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct World {
-    nodes: Vec<Node>,
+    /// Shared with the moments, which are many: a call copies the one that it changes.
+    nodes: Vec<Arc<Node>>,
     /// Locks by file: the handles that hold it and whether alone.
     locks: BTreeMap<usize, BTreeMap<u64, bool>>,
     calls: u64,
@@ -206,10 +209,10 @@ fn errno(n: rustix::io::Errno) -> io::Error {
 impl Sim {
     /// An empty file system.
     pub(crate) fn new() -> Self {
-        Self::from_nodes(vec![Node::Dir(Versions::new(Names::default()))])
+        Self::from_nodes(vec![Arc::new(Node::Dir(Versions::new(Names::default())))])
     }
 
-    fn from_nodes(nodes: Vec<Node>) -> Self {
+    fn from_nodes(nodes: Vec<Arc<Node>>) -> Self {
         Sim { world: Arc::new(Mutex::new(World { nodes, ..World::default() })), pinned: None }
     }
 
@@ -361,7 +364,7 @@ impl Sim {
     fn open_kind(&self, path: &Path, want_dir: bool) -> io::Result<Arc<dyn StoreFile>> {
         let node = self.call(Call::Open, |world, _| {
             let node = self.resolve(world, path)?;
-            match (&world.nodes[node], want_dir) {
+            match (&*world.nodes[node], want_dir) {
                 (Node::File(_), true) => Err(errno(rustix::io::Errno::NOTDIR)),
                 _ => Ok(node),
             }
@@ -377,37 +380,65 @@ impl Sim {
             if world.names(dir)?.cached().nodes.contains_key(name) {
                 return Err(errno(rustix::io::Errno::EXIST));
             }
-            world.names(dir)?.change(|names| {
+            world.names_mut(dir)?.change(|names| {
                 names.nodes.insert(name.into(), node);
             });
-            world.nodes.push(new);
+            world.nodes.push(Arc::new(new));
             Ok(node)
         })
     }
 }
 
 impl World {
+    /// Hashes what can be found in a directory, names and bytes. Not the time of day in the head of checksums, which is
+    /// after all times here.
+    fn hash_cached(&self, dir: &Names, state: &mut impl Hasher) {
+        dir.nodes.len().hash(state);
+        for (name, &node) in &dir.nodes {
+            name.hash(state);
+            match &*self.nodes[node] {
+                Node::Dir(names) => self.hash_cached(names.cached(), state),
+                Node::File(file) => {
+                    let bytes = file.cached();
+                    let head = bytes.first_chunk().filter(|_| *name == *SUMS_FILE).and_then(sums::Head::decode);
+                    let rest = &bytes[if head.is_some() { sums::HEAD_LEN } else { 0 }..];
+                    (head.map(|head| head.doubtful), rest).hash(state);
+                }
+            }
+        }
+    }
     /// Bytes of all files, removed ones too.
     fn bytes(&self) -> usize {
-        let bytes = |node: &Node| if let Node::File(file) = node { file.cached().len() } else { 0 };
+        let bytes = |node: &Arc<Node>| if let Node::File(file) = &**node { file.cached().len() } else { 0 };
         self.nodes.iter().map(bytes).sum()
     }
-    fn names(&mut self, node: usize) -> io::Result<&mut Versions<Names>> {
-        match self.nodes.get_mut(node) {
+    fn node_mut(&mut self, node: usize) -> Option<&mut Node> {
+        self.nodes.get_mut(node).map(Arc::make_mut)
+    }
+    fn names(&self, node: usize) -> io::Result<&Versions<Names>> {
+        match self.nodes.get(node).map(|node| &**node) {
+            Some(Node::Dir(names)) => Ok(names),
+            _ => Err(errno(rustix::io::Errno::NOTDIR)),
+        }
+    }
+    fn names_mut(&mut self, node: usize) -> io::Result<&mut Versions<Names>> {
+        match self.node_mut(node) {
             Some(Node::Dir(names)) => Ok(names),
             _ => Err(errno(rustix::io::Errno::NOTDIR)),
         }
     }
     fn find(&self, dir: usize, name: &OsStr) -> io::Result<usize> {
-        match self.nodes.get(dir) {
-            Some(Node::Dir(names)) => {
-                names.cached().nodes.get(name).copied().ok_or_else(|| errno(rustix::io::Errno::NOENT))
-            }
-            _ => Err(errno(rustix::io::Errno::NOTDIR)),
+        let found = self.names(dir)?.cached().nodes.get(name);
+        found.copied().ok_or_else(|| errno(rustix::io::Errno::NOENT))
+    }
+    fn file(&self, node: usize) -> io::Result<&Pages> {
+        match self.nodes.get(node).map(|node| &**node) {
+            Some(Node::File(file)) => Ok(file),
+            _ => Err(errno(rustix::io::Errno::ISDIR)),
         }
     }
-    fn file(&mut self, node: usize) -> io::Result<&mut Pages> {
-        match self.nodes.get_mut(node) {
+    fn file_mut(&mut self, node: usize) -> io::Result<&mut Pages> {
+        match self.node_mut(node) {
             Some(Node::File(file)) => Ok(file),
             _ => Err(errno(rustix::io::Errno::ISDIR)),
         }
@@ -441,7 +472,7 @@ impl Storage for Sim {
             let (dir, name) = self.locate(world, path)?;
             let name = name.ok_or_else(|| errno(rustix::io::Errno::ISDIR))?;
             world.find(dir, name)?;
-            world.names(dir)?.change(|names| {
+            world.names_mut(dir)?.change(|names| {
                 names.nodes.remove(name);
             });
             Ok(())
@@ -454,7 +485,7 @@ impl Storage for Sim {
                 return Err(errno(rustix::io::Errno::XDEV));
             };
             let node = world.find(dir, from)?;
-            world.names(dir)?.change(|names| {
+            world.names_mut(dir)?.change(|names| {
                 names.nodes.remove(from);
                 names.nodes.insert(to.into(), node);
                 names.renames.push([from.into(), to.into()]);
@@ -468,7 +499,7 @@ impl Storage for Sim {
                 return Err(e);
             }
             let dir = self.resolve(world, path)?;
-            world.names(dir)?.sync_names();
+            world.names_mut(dir)?.sync_names();
             Ok(())
         })
     }
@@ -531,7 +562,7 @@ impl StoreFile for SimFile {
                 return Err(errno(rustix::io::Errno::NOSPC));
             }
             if !bytes.is_empty() {
-                world.file(self.node)?.write(at, &bytes);
+                world.file_mut(self.node)?.write(at, &bytes);
             }
             match fault {
                 Some(Fault::Torn(n)) => Err(io::Error::from_raw_os_error(n)),
@@ -548,14 +579,14 @@ impl StoreFile for SimFile {
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.sim.call(Call::SetLen, |world, _| {
-            world.file(self.node)?.set_len(len as usize);
+            world.file_mut(self.node)?.set_len(len as usize);
             Ok(())
         })
     }
     fn sync(&self) -> io::Result<()> {
         self.sim.call(Call::Sync, |world, fault| {
             let failed = errno_of(fault);
-            match &mut world.nodes[self.node] {
+            match Arc::make_mut(&mut world.nodes[self.node]) {
                 Node::File(file) if failed.is_some() => file.fail_sync(),
                 Node::Dir(_) if failed.is_some() => {}
                 Node::File(file) => file.sync(),

@@ -4,7 +4,7 @@
 use super::history::{History, Records, SMALL, Setup, Step, read_all, record, scripts, setups};
 use super::*;
 use crate::pack::Progress;
-use crate::storage::sim::{Moment, Outcome, Sim};
+use crate::storage::sim::{Moment, Outcome, Sim, Tried};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +24,7 @@ struct Figures {
     moments: AtomicU64,
     outcomes: AtomicU64,
     second: AtomicU64,
+    repeated: AtomicU64,
     unborn: AtomicU64,
     cut_short: AtomicU64,
 }
@@ -32,14 +33,19 @@ impl Figures {
     fn add(counter: &AtomicU64, n: u64) {
         counter.fetch_add(n, Ordering::Relaxed);
     }
+    /// One that is left out, because the same files were tried before.
+    fn repeat(&self) {
+        Figures::add(&self.outcomes, 1);
+        Figures::add(&self.repeated, 1);
+    }
     fn print(&self, what: &str) {
-        let [moments, outcomes, second, unborn, cut] =
-            [&self.moments, &self.outcomes, &self.second, &self.unborn, &self.cut_short]
+        let [moments, outcomes, second, repeated, unborn, cut] =
+            [&self.moments, &self.outcomes, &self.second, &self.repeated, &self.unborn, &self.cut_short]
                 .map(|n| n.load(Ordering::Relaxed));
         let outcomes = outcomes - second;
         println!(
-            "{what}: {moments} crash points, {outcomes} outcomes opened, {second} outcomes of a second crash; \
-             {cut} lost records that were not synced, {unborn} had no store yet"
+            "{what}: {moments} crash points, {outcomes} outcomes, {second} of a second crash ({repeated} of them all \
+             the same as others); {cut} lost records that were not synced, {unborn} had no store yet"
         );
     }
 }
@@ -130,6 +136,7 @@ fn second_crash(
 ) {
     let seen = base.last().expect("some state was seen").len();
     let growing: Vec<Records> = (seen + 1..=after.len()).map(|n| after[..n].to_vec()).collect();
+    let tried = Tried::default();
     for (k, moment) in moments.iter().enumerate() {
         let done = moment.step == 3;
         let mut states: Vec<&Records> = if done { vec![] } else { base.to_vec() };
@@ -138,8 +145,13 @@ fn second_crash(
         let extreme = if k.is_multiple_of(2) { Outcome::Kept } else { Outcome::Lost };
         for outcome in (0..SECOND_OUTCOMES).map(|n| Outcome::Some(n + 1000 * k as u64)).chain([extreme]) {
             Figures::add(&figures.second, 1);
+            let sim = moment.power_cut(outcome);
+            if !tried.is_new(&sim, done) {
+                figures.repeat();
+                continue;
+            }
             let context = format!("{context}, then {outcome:?} at {k} (step {})", moment.step);
-            survive(&moment.power_cut(outcome), setup, &allowed, figures, &context);
+            survive(&sim, setup, &allowed, figures, &context);
         }
     }
 }
@@ -150,6 +162,7 @@ fn power_cuts(codec: Codec) {
         for (name, script) in scripts() {
             let setup = Setup { compacts: script.iter().any(|step| matches!(step, Step::Compact)), ..setup.clone() };
             let (history, moments) = History::run(&setup, &script);
+            let tried = Tried::default();
             moments.par_iter().enumerate().for_each(|(k, moment)| {
                 Figures::add(&figures.moments, 1);
                 let bounds = &history.bounds[moment.step];
@@ -159,11 +172,16 @@ fn power_cuts(codec: Codec) {
                 for (n, outcome) in outcomes.chain((0..random_outcomes()).map(Outcome::Some)).enumerate() {
                     let outcome =
                         if let Outcome::Some(n) = outcome { Outcome::Some(n + 1000 * k as u64) } else { outcome };
-                    let context = format!("{name} {setup:?}, {outcome:?} at {k} ({:?})", script.get(moment.step));
                     let sim = moment.power_cut(outcome);
+                    let twice = (n as u64 + k as u64).is_multiple_of(SECOND);
+                    if !tried.is_new(&sim, moment.step) && !twice {
+                        figures.repeat();
+                        continue;
+                    }
+                    let context = format!("{name} {setup:?}, {outcome:?} at {k} ({:?})", script.get(moment.step));
                     let left = survive(&sim, &setup, &allowed, &figures, &context);
                     if let Some((seen, after, moments)) = left
-                        && (n as u64 + k as u64).is_multiple_of(SECOND)
+                        && twice
                     {
                         second_crash((&[&seen], &after), &moments, &setup, &figures, allowed.unborn, &context);
                     }
@@ -197,18 +215,20 @@ fn kills() {
         for (name, script) in scripts() {
             let setup = Setup { compacts: script.iter().any(|step| matches!(step, Step::Compact)), ..setup.clone() };
             let (history, moments) = History::run(&setup, &script);
+            let tried = Tried::default();
             moments.par_iter().enumerate().for_each(|(k, moment)| {
                 Figures::add(&figures.moments, 1);
+                let (sim, twice) = (moment.killed(), k.is_multiple_of(12));
+                if !tried.is_new(&sim, moment.step) && !twice {
+                    return figures.repeat();
+                }
                 let bounds = &history.bounds[moment.step];
                 let states = history.states[bounds.done.unwrap_or(0)..=bounds.top].iter().collect();
                 let allowed = Allowed { states, unborn: bounds.done.is_none() };
                 let context = format!("{name} {setup:?}, killed at {k} ({:?})", script.get(moment.step));
-                let Some((seen, after, moments)) = survive(&moment.killed(), &setup, &allowed, &figures, &context)
-                else {
-                    return;
-                };
+                let Some((seen, after, moments)) = survive(&sim, &setup, &allowed, &figures, &context) else { return };
                 // The power may still go before the next writer is done.
-                if k.is_multiple_of(12) {
+                if twice {
                     let synced = bounds.synced.unwrap_or(0);
                     let mut base: Vec<&Records> = history.states[synced..=bounds.top].iter().collect();
                     base.push(&seen);

@@ -1,8 +1,10 @@
 //! Crashes of the simulated file system: what may be left of what was pending.
 
 use super::{Names, Node, Pages, SECTOR, Sim, Versions};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is left after a crash.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +20,7 @@ pub(crate) enum Outcome {
 /// A moment at which a crash may come.
 #[derive(Clone)]
 pub(crate) struct Moment {
-    pub(super) nodes: Vec<Node>,
+    pub(super) nodes: Vec<Arc<Node>>,
     /// The step of the test that was under way, as told to [`Sim::step`].
     pub(crate) step: usize,
 }
@@ -27,7 +29,7 @@ impl Moment {
     /// The files that a power cut at this moment leaves, all of them durable.
     pub(crate) fn power_cut(&self, outcome: Outcome) -> Sim {
         let mut dice = Dice::new(outcome);
-        let settle = |node: &Node| match node {
+        let mut settle = |node: &Node| match node {
             Node::File(file) => {
                 let file = &file.versions;
                 dice.next_file();
@@ -60,12 +62,33 @@ impl Moment {
                 Node::Dir(Versions::new(Names { nodes, renames: Vec::new() }))
             }
         };
-        Sim::from_nodes(self.nodes.iter().map(settle).collect())
+        Sim::from_nodes(self.nodes.iter().map(|node| Arc::new(settle(node))).collect())
     }
 
     /// The files that are left when all processes are killed at this moment, and the power stays.
     pub(crate) fn killed(&self) -> Sim {
         Sim::from_nodes(self.nodes.clone())
+    }
+}
+
+/// What was tried already. Many outcomes are the same: after a sync all of them, and before it those of neighbouring
+/// moments, of which nothing or everything is left. What opens the same files does the same again.
+#[derive(Default)]
+pub(crate) struct Tried(Mutex<HashSet<u64>>);
+
+impl Tried {
+    /// Whether these files were not there before with the same promise. What is pending does not count, which only
+    /// another power cut could tell.
+    pub(crate) fn is_new(&self, sim: &Sim, promise: impl Hash) -> bool {
+        let mut state = DefaultHasher::new();
+        promise.hash(&mut state);
+        let world = sim.world();
+        world.hash_cached(world.names(0).expect("the root").cached(), &mut state);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(state.finish())
+    }
+    /// How many were new.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -105,5 +128,35 @@ impl Dice {
                 _ => (self.next() % versions as u64) as usize,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::SUMS_FILE;
+    use crate::format::sums::Head;
+    use crate::storage::Storage;
+    use std::io::IoSlice;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn the_same_files_with_the_same_promise_are_told() {
+        let tried = Tried::default();
+        let new = |name: &str, bytes: &[u8], promise: u32| {
+            let sim = Sim::new();
+            let file = sim.create_new(name.as_ref()).unwrap();
+            assert_eq!(file.write_vectored_at(&[IoSlice::new(bytes)], 0).unwrap(), bytes.len());
+            tried.is_new(&sim, promise)
+        };
+        assert!(new("a", b"one", 1) && !new("a", b"one", 1));
+        assert!(new("a", b"two", 1) && new("b", b"one", 1) && new("a", b"one", 2));
+        let head = |doubtful, seconds| Head { doubtful, until: UNIX_EPOCH + Duration::from_secs(seconds) }.encode();
+        assert!(new(SUMS_FILE, &head(1, 100), 1) && !new(SUMS_FILE, &head(1, 200), 1));
+        assert!(new(SUMS_FILE, &head(2, 100), 1) && new("a", &head(1, 100), 1) && new("a", &head(1, 200), 1));
+        let mut torn = head(1, 100);
+        torn[20] ^= 1;
+        assert!(new(SUMS_FILE, &torn, 1) && new(SUMS_FILE, &torn[..20], 1));
+        assert_eq!(tried.count(), 10);
     }
 }
