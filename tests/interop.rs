@@ -7,7 +7,10 @@ mod side;
 
 use common::{ZRFS, noise, ok, scratch};
 use serde_json::{Value, json};
+use side::served::Loaderx;
 use side::{assert_equal, describe, open, python};
+use std::cell::RefCell;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,12 +20,17 @@ use zrfs::format::{Codec, Kind};
 use zrfs::pack::Progress;
 use zrfs::{Error, Source, WriterOptions};
 
+thread_local! {
+    /// The other side, a process for each test: to start Python costs more than most commands.
+    static SIDE: RefCell<Loaderx> =
+        RefCell::new(Loaderx::start(Command::new(python()), Path::new(env!("CARGO_MANIFEST_DIR"))));
+}
+
 /// Runs a command of `interop.py`; what it found.
 #[track_caller]
-fn loaderx<A: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = A>) -> Value {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop.py");
-    let out = ok(Command::new(python()).arg(script).args(args));
-    serde_json::from_slice(&out).unwrap()
+fn loaderx<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Value {
+    let args: Vec<Value> = args.into_iter().map(|arg| arg.as_ref().to_str().unwrap().into()).collect();
+    SIDE.with_borrow_mut(|side| side.ask(args))
 }
 
 /// Both sides must say the same of a store.
