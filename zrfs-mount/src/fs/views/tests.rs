@@ -188,7 +188,7 @@ fn a_started_batch_is_gathered_after_the_answer() {
     assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Err(Errno::INVAL)), "nothing was started");
     call(&fs, ME, PUSH_SMALL, view(id, 0, 1), &indices(&[7])).unwrap();
     let spec = Spec { mode: 3, tail: 0, zero: Zero, batch: 4, seed: 123, rank: 0, world: 1, step: 5, length: 0 };
-    let later: [(u32, View, Vec<u8>, Result<Vec<u8>, Errno>); 3] = [
+    let later = [
         (SEAL, View { stream: 0, ..starts(id, 0, 0) }, Vec::new(), Ok(numbers(&[7]))),
         (SAMPLE, starts(id, 0, 0), spec.encode().to_vec(), Ok(numbers(&[8, 1, 7, 4]))),
         (GATHER_LARGE, starts(id, 1, 0), indices(&[10]), Err(Errno::INVAL)),
