@@ -1,7 +1,7 @@
 //! One batch after the other, of which the mount gathers the next while the caller uses the last.
 
-use super::Mount;
 use super::view::Slot;
+use super::{MFILE, Mount, NOSPC};
 use crate::error::Result;
 use crate::loader::Batch;
 use std::io;
@@ -13,7 +13,9 @@ impl Mount {
     /// another view, without a thread of the caller's: one round trip a batch, which waits for no gather that is done by then. A
     /// batch that is dropped before the next is asked for gives its memory to the one after that.
     ///
-    /// A list whose batch fails gives its error, as [`gather`](Mount::gather) does, and those after it go on.
+    /// A list whose batch fails gives its error, as [`gather`](Mount::gather) does, and those after it go on. The list behind a batch
+    /// is taken before the batch is given. It takes two views and the memory of two batches; a user who may not have so much
+    /// gets one after the other.
     ///
     /// ```no_run
     /// # fn main() -> zrfs::Result<()> {
@@ -34,12 +36,20 @@ impl Mount {
 
     /// For batches one after the other.
     pub(crate) fn ahead(&self) -> Ahead {
-        Ahead { mount: self.clone(), started: None }
+        let one_by_one = self.shared.server.features & abi::FEATURE_START == 0;
+        Ahead { mount: self.clone(), started: None, one_by_one }
     }
 
     /// Has the batch of these indices gathered into a view that no batch has, and waits for the batch of another view that was
     /// started before, if there is one: its answer is the second.
-    fn start(&self, indices: &[u64], before: Option<&Slot>) -> io::Result<(Slot, abi::View)> {
+    ///
+    /// # Errors
+    /// Those of the mount, about either, with the first view: it may have been started all the same.
+    fn start(
+        &self,
+        indices: &[u64],
+        before: Option<&Slot>,
+    ) -> std::result::Result<(Slot, abi::View), (Slot, io::Error)> {
         let mut slot = self.shared.idle.take();
         let wait = before.map_or(0, |before| before.view);
         let mut start = || {
@@ -51,12 +61,13 @@ impl Mount {
         };
         match start() {
             Ok(answer) => Ok((slot, answer)),
-            Err(e) => {
-                // It may have been started all the same: the answer is the other one's.
-                self.shared.idle.end(&slot);
-                Err(e)
-            }
+            Err(e) => Err((slot, e)),
         }
+    }
+
+    /// Waits for the batch of a view that was started.
+    fn wait(&self, slot: &Slot) -> io::Result<abi::View> {
+        self.call(abi::WAIT, &mut abi::View { view: slot.view, ..abi::View::default() }.encode())
     }
 }
 
@@ -91,6 +102,8 @@ pub(crate) struct Ahead {
     mount: Mount,
     /// Where the next batch is gathered, and of which indices.
     started: Option<(Slot, Vec<u64>)>,
+    /// The user may not have two batches at a time: each is asked for when it is wanted.
+    one_by_one: bool,
 }
 
 impl Ahead {
@@ -100,34 +113,59 @@ impl Ahead {
     /// As [`Mount::gather`], about `now` alone.
     pub(crate) fn gather(&mut self, now: &[u64], next: Option<&[u64]>) -> Result<Batch> {
         let mount = self.mount.clone();
-        // A fork must not gather into memory that its parent reads.
-        let started = self.started.take().filter(|(slot, _)| slot.is_ours()).and_then(|(slot, indices)| {
-            let is_wanted = indices == now;
-            if !is_wanted {
-                mount.shared.idle.end(&slot);
-            }
-            is_wanted.then_some(slot)
-        });
-        if mount.shared.server.features & abi::FEATURE_START == 0 || (started.is_none() && next.is_none()) {
+        let started = self.started_for(now);
+        if self.one_by_one || (started.is_none() && next.is_none()) {
             return mount.gather(now);
         }
-        let started = started.map_or_else(|| mount.start(now, None).map(|(slot, _)| slot), Ok);
-        // Whatever is wrong, with this batch or the next: asked for on its own it says so, or is right.
-        let Ok(slot) = started else { return mount.gather(now) };
-        let answer = match next {
-            Some(next) => mount.start(next, Some(&slot)).map(|(later, answer)| {
+        let slot = match started.map_or_else(|| mount.start(now, None).map(|(slot, _)| slot), Ok) {
+            Ok(slot) => slot,
+            Err((_, error)) => {
+                self.heed(&error);
+                return mount.gather(now);
+            }
+        };
+        let answer = match next.map(|next| (next, mount.start(next, Some(&slot)))) {
+            None => mount.wait(&slot),
+            Some((next, Ok((later, sealed)))) => {
                 self.started = Some((later, next.to_vec()));
-                answer
-            }),
-            None => mount.call(abi::WAIT, &mut abi::View { view: slot.view, ..abi::View::default() }.encode()),
+                Ok(sealed)
+            }
+            Some((_, Err((later, error)))) => {
+                self.heed(&error);
+                // It is about either. What this one's own answer is tells, and until then it keeps its memory.
+                let own = mount.wait(&slot);
+                if own.is_err() {
+                    let _ = mount.wait(&later);
+                }
+                mount.shared.idle.end(&later);
+                own
+            }
         };
         match answer {
             Ok(sealed) => mount.batch(slot, &sealed, 0),
-            Err(_) => {
+            // Asked for on its own it says what is wrong, or is right.
+            Err(error) => {
+                self.heed(&error);
                 mount.shared.idle.end(&slot);
                 mount.gather(now)
             }
         }
+    }
+
+    /// The view that this batch was started in.
+    fn started_for(&mut self, now: &[u64]) -> Option<Slot> {
+        let (slot, indices) = self.started.take()?;
+        // A fork must not gather into memory that its parent reads.
+        if slot.is_ours() && indices == now {
+            return Some(slot);
+        }
+        self.mount.shared.idle.end(&slot);
+        None
+    }
+
+    /// Asks for no batch ahead where two at a time are more than the user may have.
+    fn heed(&mut self, error: &io::Error) {
+        self.one_by_one |= matches!(error.raw_os_error(), Some(MFILE | NOSPC));
     }
 }
 

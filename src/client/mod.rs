@@ -402,6 +402,8 @@ impl Mount {
 const NOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
 const ACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const INVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+const MFILE: i32 = rustix::io::Errno::MFILE.raw_os_error();
+const NOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const NOTTY: i32 = rustix::io::Errno::NOTTY.raw_os_error();
 const NOSYS: i32 = rustix::io::Errno::NOSYS.raw_os_error();
 const OPNOTSUPP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();

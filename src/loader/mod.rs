@@ -152,7 +152,14 @@ impl<T> Loader<T> {
         }
         let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let begin = Instant::now();
-        let claim = turn.next.take().or_else(|| queue.claim_now())?;
+        let claim = match turn.next.take() {
+            Some(next) if queue.is_closed() => {
+                queue.unclaim(&next);
+                return None;
+            }
+            Some(next) => next,
+            None => queue.claim_now()?,
+        };
         self.shared.make_in(&mut turn, claim);
         queue.made_by_consumer(begin.elapsed());
         queue.take()

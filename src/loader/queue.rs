@@ -114,9 +114,14 @@ impl<T> Queue<T> {
     /// Takes back a claim that nobody works on.
     pub(super) fn unclaim(&self, claim: &Claim) {
         let mut inner = self.lock();
-        if let Ok(k) = inner.slots.binary_search_by_key(&claim.ticket, |slot| slot.ticket) {
-            inner.slots.remove(k);
+        match inner.slots.binary_search_by_key(&claim.ticket, |slot| slot.ticket) {
+            Ok(k) => drop(inner.slots.remove(k)),
+            Err(_) => inner.stale -= 1,
         }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().closed
     }
 
     fn has_room(&self, inner: &Inner<T>) -> bool {

@@ -5,6 +5,7 @@
 use crate::errno::Errno;
 use crate::follow::Follower;
 use crate::fs::{Attr, Fs, Kind, NAME_MAX, Statfs};
+use crate::gathers::Gathers;
 use crate::timing::Op;
 use crate::views::Caller;
 use fuser::{
@@ -16,57 +17,11 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Requests that the kernel sends ahead of being asked, at most: read-ahead of several files at once.
 const MAX_BACKGROUND: u16 = 64;
-
-/// A gather that waits.
-type Job = Box<dyn FnOnce() + Send>;
-
-/// Keeps gathers, which may take long, from taking all threads that serve: the last thread gives its gather to one that does
-/// nothing else.
-#[derive(Debug)]
-struct Gathers {
-    free: Arc<AtomicUsize>,
-    later: OnceLock<Option<Sender<Job>>>,
-}
-
-/// One of the places where a thread that serves may gather.
-struct Slot(Arc<AtomicUsize>);
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl Gathers {
-    fn new(threads: usize) -> Gathers {
-        Gathers { free: Arc::new(AtomicUsize::new(threads.saturating_sub(1))), later: OnceLock::new() }
-    }
-
-    fn enter(&self) -> Option<Slot> {
-        let taken = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free| free.checked_sub(1));
-        taken.is_ok().then(|| Slot(self.free.clone()))
-    }
-
-    fn later(&self, job: Job) {
-        let start = || {
-            let (sender, jobs) = channel::<Job>();
-            let work = move || jobs.into_iter().for_each(|job| job());
-            std::thread::Builder::new().name("gather".into()).spawn(work).ok().map(|_| sender)
-        };
-        match self.later.get_or_init(start) {
-            // It never ends, so this never fails; the reply that is dropped otherwise is an error.
-            Some(sender) => drop(sender.send(job)),
-            None => job(),
-        }
-    }
-}
 
 thread_local! {
     /// The bytes of a reply, kept from read to read.
@@ -78,7 +33,7 @@ thread_local! {
 pub struct Adaptor {
     fs: Arc<Fs>,
     follower: Follower,
-    gathers: Gathers,
+    gathers: Arc<Gathers>,
     /// The kernel answers opens itself, and keeps pages, once told `ENOSYS`.
     no_open: bool,
     no_opendir: bool,
@@ -87,7 +42,7 @@ pub struct Adaptor {
 impl Adaptor {
     /// An adaptor that serves `fs` on so many threads.
     pub fn new(fs: Arc<Fs>, threads: usize) -> Self {
-        let (follower, gathers) = (Follower::default(), Gathers::new(threads));
+        let (follower, gathers) = (Follower::default(), Arc::new(Gathers::new(threads)));
         Adaptor { fs, follower, gathers, no_open: false, no_opendir: false }
     }
 
@@ -341,7 +296,7 @@ impl Filesystem for Adaptor {
                 Err(e) => reply.error(fuser::Errno::from_i32(e.raw_os_error())),
             };
             if let Some(job) = self.fs.answer_apart(caller, ino.0, command, data, Box::new(answer)) {
-                self.gather(|_| job.run(), |()| ());
+                self.gathers.run(job);
             }
             return;
         }

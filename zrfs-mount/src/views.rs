@@ -44,6 +44,8 @@ pub struct Caller {
 pub struct Views {
     accounts: Arc<Accounts>,
     table: Mutex<Table>,
+    /// Held where two views change together; see [`started`].
+    starting: Mutex<()>,
     seals: AtomicU64,
     slabs: AtomicU64,
     gathering: AtomicUsize,
@@ -126,6 +128,7 @@ impl Views {
         Arc::new(Views {
             accounts: Accounts::new(limits),
             table: Mutex::default(),
+            starting: Mutex::default(),
             seals: AtomicU64::new(0),
             slabs: AtomicU64::new(0),
             gathering: AtomicUsize::new(0),

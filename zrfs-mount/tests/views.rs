@@ -371,6 +371,28 @@ fn batches_one_after_the_other() {
     assert_eq!(stat(&mount, "view_memory"), 0);
 }
 
+/// Where a user may not have two batches at a time they come one by one, as they are asked for on their own.
+#[test]
+fn batches_with_room_for_one() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.zr");
+    let records: Vec<Vec<u8>> = (0..400).map(|i| bytes(i, 12_000)).collect();
+    store(&path, "raw", &records);
+    let lists: Vec<Vec<u64>> = (0..20).map(|k| (0..100).map(|i| (i * 7 + k) % 400).collect()).collect();
+    for option in [["--max-views", "1"], ["--view-memory", "2M"]] {
+        let mount = Mount::new(&path, &option);
+        let views = client::Mount::open(mount.mountpoint()).unwrap();
+        for (batch, indices) in views.batches(&lists).zip(&lists) {
+            let want: Vec<u8> = indices.iter().flat_map(|&i| records[i as usize].clone()).collect();
+            assert!(batch.unwrap().parts()[0].bytes() == want, "{option:?}");
+        }
+        let loader = Loader::builder().mount(views.clone()).batch(100).workers(0).build().unwrap();
+        for step in 0..20 {
+            assert_eq!(loader.next().unwrap().unwrap().step(), step);
+        }
+    }
+}
+
 /// A batch that a damaged record is in fails, and those before and after it come.
 #[test]
 fn damage_ends_one_batch() {

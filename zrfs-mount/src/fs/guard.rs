@@ -4,7 +4,7 @@ use super::Fs;
 use crate::errno::Errno;
 use crate::timing::Op;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 impl Fs {
     /// Runs an operation and counts it.
@@ -14,16 +14,19 @@ impl Fs {
     pub fn guarded<T>(&self, op: Op, ino: u64, run: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         let start = Instant::now();
         let result = Self::caught(op, ino, run);
-        let time = start.elapsed();
-        self.timings().count(op, time, result.is_err());
-        let error = result.as_ref().err();
+        self.count(op, ino, start.elapsed(), result.as_ref().err());
+        result
+    }
+
+    /// Counts an operation that took so long.
+    pub(super) fn count(&self, op: Op, ino: u64, time: Duration, error: Option<&Errno>) {
+        self.timings().count(op, time, error.is_some());
         log::debug!(
             "{} {ino:#x} in {} us: {}",
             op.name(),
             time.as_micros(),
             error.map_or("ok".into(), Errno::to_string)
         );
-        result
     }
 
     /// The same without counting.

@@ -8,6 +8,7 @@ use crate::timing::Op;
 use crate::views::started::{Answer, Job};
 use crate::views::{Caller, View};
 use std::sync::Arc;
+use std::time::Instant;
 use zrfs_abi as abi;
 
 impl Fs {
@@ -17,7 +18,7 @@ impl Fs {
             || (Self::gathers(command) && abi::View::decode_front(data).is_some_and(|call| call.flags == abi::START))
     }
 
-    /// Makes such a call, which is given its answer once, by this thread or another. Returns a gather to be run after this.
+    /// Makes such a call, which is given its answer once, by this thread or another. Returns a gather to be done after this.
     pub fn answer_apart(
         self: &Arc<Self>,
         caller: Caller,
@@ -26,14 +27,18 @@ impl Fs {
         data: &[u8],
         answer: Answer,
     ) -> Option<Job> {
-        let mut job = None;
+        let (begin, mut job) = (Instant::now(), None);
         // Taken where it is handed on or used.
         let mut unused = Some(answer);
-        let refused = self.guarded(Op::Ioctl, ino, || {
+        let made = Self::caught(Op::Ioctl, ino, || {
             job = self.begin_apart(caller, ino, command, data, &mut unused)?;
             Ok(())
         });
-        if let (Err(e), Some(answer)) = (refused, unused) {
+        // What is started counts when it is gathered.
+        if command == abi::WAIT || made.is_err() {
+            self.count(Op::Ioctl, ino, begin.elapsed(), made.as_ref().err());
+        }
+        if let (Err(e), Some(answer)) = (made, unused) {
             answer(Err(e));
         }
         job
@@ -48,34 +53,32 @@ impl Fs {
         unused: &mut Option<Answer>,
     ) -> Result<Option<Job>, Errno> {
         let (node, asked) = (self.node(ino)?, Asked::new(command, data)?);
-        let mut wait_for = |view: &View, job| {
-            let Some(answer) = unused.take() else { return Ok(job) };
-            view.wait(answer, job).map_err(|(e, answer)| {
+        let mut with_answer = |call: &mut dyn FnMut(Answer) -> Result<Option<Job>, (Errno, Answer)>| {
+            let Some(answer) = unused.take() else { return Ok(None) };
+            call(answer).map_err(|(e, answer)| {
                 *unused = Some(answer);
                 e
             })
         };
         if command == abi::WAIT {
-            return wait_for(&*self.views.find(asked.view, caller)?, None);
+            let view = self.views.find(asked.view, caller)?;
+            return with_answer(&mut |answer| view.wait(answer).map(|()| None));
         }
-        let before = match asked.wait {
-            0 => None,
-            // The number of a new view would never be told, and what waits for itself never ends.
-            id if asked.view == 0 || asked.view == id => return Err(Errno::INVAL),
-            id => Some(self.views.find(id, caller)?),
-        };
+        // The number of a new view would never be told, and what waits for itself never ends.
+        if asked.wait != 0 && (asked.view == 0 || asked.view == asked.wait) {
+            return Err(Errno::INVAL);
+        }
         let streams = if asked.begins { Some(self.chosen(node, asked.stream)?) } else { None };
         let (view, _) = self.view_for(&asked, caller)?;
-        view.start()?;
-        let job = self.job(view.clone(), ino, command, streams, &asked);
-        let Some(before) = before else {
-            let begun = abi::View { view: view.id, key: view.key, ..abi::View::default() };
-            if let Some(answer) = unused.take() {
-                answer(Ok(begun.encode().to_vec()));
-            }
-            return Ok(Some(job));
+        let before = match asked.wait {
+            0 => None,
+            id => Some(self.views.find(id, caller).inspect_err(|_| drop(view.busy(true)))?),
         };
-        wait_for(&before, Some(job)).inspect_err(|_| view.unstart())
+        let begun = abi::View { view: view.id, key: view.key, ..abi::View::default() };
+        with_answer(&mut |answer| {
+            let job = self.job(view.clone(), ino, command, streams.clone(), &asked);
+            self.views.start(&view, job, before.as_deref(), begun.encode().to_vec(), answer)
+        })
     }
 
     /// The gather that a call starts.
@@ -89,7 +92,7 @@ impl Fs {
     ) -> Job {
         let (fs, rest, count) = (self.clone(), asked.rest.to_vec(), asked.count);
         Job::new(move || {
-            let made = Self::caught(Op::Ioctl, ino, || {
+            let made = fs.guarded(Op::Ioctl, ino, || {
                 // It may have been closed while others were gathered before it.
                 let made = if fs.views.has(&view) {
                     fs.on_view(&view, command, streams, &rest, count)

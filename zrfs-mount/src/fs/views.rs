@@ -87,7 +87,7 @@ impl Fs {
         }
         let streams = if asked.begins { Some(self.chosen(node, asked.stream)?) } else { None };
         let (view, is_new) = self.view_for(&asked, caller)?;
-        view.forget_started()?;
+        let _busy = view.busy(asked.begins)?;
         let done = self.on_view(&view, command, streams, asked.rest, asked.count);
         if done.is_err() && is_new {
             self.views.end(view.id);

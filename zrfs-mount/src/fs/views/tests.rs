@@ -46,6 +46,14 @@ fn call(fs: &Fs, caller: Caller, command: u32, head: View, rest: &[u8]) -> Resul
     Ok(if out.is_empty() { View::default() } else { View::decode_front(&out).unwrap() })
 }
 
+/// Does a gather, and those behind it.
+fn run(job: Job) {
+    let mut next = Some(job);
+    while let Some(job) = next {
+        next = job.run();
+    }
+}
+
 /// A call whose answer comes when it likes, and the gather that it leaves to be run.
 fn apart(
     fs: &Arc<Fs>,
@@ -179,7 +187,7 @@ fn a_started_batch_is_gathered_after_the_answer() {
     let (mut waits, none) = apart(&fs, WAIT, view(id, 0, 0), &[]);
     assert!(waits().is_none() && none.is_none());
     assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Err(Errno::BUSY)), "one waits");
-    job.unwrap().run();
+    run(job.unwrap());
     let sealed = waits().unwrap().unwrap();
     assert_eq!(records(&read(&fs, ME, &sealed)), numbers(&[9, 4]));
     assert_eq!(apart(&fs, WAIT, view(id, 0, 0), &[]).0(), Some(Ok(sealed)), "as often as it is asked");
@@ -196,7 +204,7 @@ fn a_started_batch_is_gathered_after_the_answer() {
     for (command, head, rest, want) in later {
         let (mut answer, job) = apart(&fs, command, head, &rest);
         assert_eq!(answer().unwrap().unwrap().view, id);
-        job.unwrap().run();
+        run(job.unwrap());
         let made = apart(&fs, WAIT, view(id, 0, 0), &[]).0().unwrap();
         assert_eq!(made.map(|sealed| records(&read(&fs, ME, &sealed))), want);
     }
@@ -204,7 +212,7 @@ fn a_started_batch_is_gathered_after_the_answer() {
     let (_, job) = apart(&fs, GATHER_SMALL, starts(id, 1, 0), &indices(&[1]));
     let (mut waits, _) = apart(&fs, WAIT, view(id, 0, 0), &[]);
     call(&fs, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
-    job.unwrap().run();
+    run(job.unwrap());
     assert_eq!(waits(), Some(Err(Errno::NOENT)));
     assert_eq!(fs.views_used(), (0, 0));
 }
@@ -230,24 +238,80 @@ fn one_call_starts_a_batch_and_waits_for_another() {
     }
     assert_eq!(call(&fs, ME, WAIT, View { flags: START, ..view(a, 0, 0) }, &[]), Err(Errno::INVAL));
     assert!(call(&fs, ME, BEGIN, view(a, 0, 0), &[]).is_ok(), "what was refused holds nothing up");
+    // Nor is the batch before it taken for the one that was refused.
+    for (wait, error) in [(b, Errno::INVAL), (99, Errno::NOENT)] {
+        run(gather(starts(a, 1, 0), 7).1.unwrap());
+        assert!(apart(&fs, WAIT, view(a, 0, 0), &[]).0().unwrap().is_ok());
+        assert_eq!(gather(starts(a, 1, wait), 8).0(), Some(Err(error)));
+        assert_eq!(apart(&fs, WAIT, view(a, 0, 0), &[]).0(), Some(Err(Errno::INVAL)));
+    }
 
     let first = gather(starts(a, 1, 0), 1).1.unwrap();
     // Behind the one that is still to be gathered, and behind that one.
     let (mut of_a, none) = gather(starts(b, 1, a), 2);
     assert!(of_a().is_none() && none.is_none());
     assert_eq!(gather(starts(a, 1, b), 3).0(), Some(Err(Errno::BUSY)), "it is being gathered");
-    first.run();
+    run(first);
     assert_eq!(records(&read(&fs, ME, &of_a().unwrap().unwrap())), numbers(&[1]));
     // Gathered by the same run.
     let (mut of_b, third) = gather(starts(a, 1, b), 10);
     assert_eq!(records(&read(&fs, ME, &of_b().unwrap().unwrap())), numbers(&[2]));
     // A batch that fails says so to whoever waits for it, and the next one is started all the same.
-    third.unwrap().run();
+    run(third.unwrap());
     let (mut of_a, fourth) = gather(starts(b, 1, a), 4);
     assert_eq!(of_a(), Some(Err(Errno::INVAL)));
-    fourth.unwrap().run();
+    run(fourth.unwrap());
     let (mut of_b, _) = apart(&fs, WAIT, view(b, 0, 0), &[]);
     assert_eq!(records(&read(&fs, ME, &of_b().unwrap().unwrap())), numbers(&[4]));
+}
+
+/// Threads that start views which wait for each other's, in every order: each call is answered, and nothing is left.
+#[test]
+fn views_that_wait_for_each_other_end() {
+    let (_dir, fs) = open(Limits { memory: 1 << 20, views: 8 });
+    let fs = Arc::new(fs);
+    let ids: Vec<u64> = (0..4).map(|_| call(&fs, ME, BEGIN, view(0, 0, 0), &[]).unwrap().view).collect();
+    let worker = |seed: u64| {
+        let mut x = seed;
+        let mut random = |n: u64| {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) % n
+        };
+        let mut answers = Vec::new();
+        for _ in 0..3000 {
+            let mut id = || if random(5) == 0 { 0 } else { ids[random(4) as usize] };
+            let (own, other) = (id().max(ids[0]), id());
+            let (answer, job) = match random(4) {
+                0 => apart(&fs, WAIT, view(own, 0, 0), &[]),
+                1 => {
+                    let _ = call(&fs, ME, GATHER_SMALL, view(own, 0, 1), &indices(&[2]));
+                    continue;
+                }
+                _ => apart(&fs, GATHER_SMALL, starts(own, 1, other), &indices(&[random(10)])),
+            };
+            answers.push(answer);
+            if let Some(job) = job {
+                run(job);
+            }
+        }
+        answers
+    };
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|seed| scope.spawn(move || worker(seed))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut told = [0; 3];
+    for mut answer in answers {
+        match answer().expect("all that was begun has ended") {
+            Ok(_) => told[0] += 1,
+            Err(Errno::BUSY | Errno::INVAL) => told[1] += 1,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(told[0] > 1000 && told[1] > 100, "{told:?}");
+    for id in ids {
+        assert!(call(&fs, ME, BEGIN, view(id, 0, 0), &[]).is_ok(), "none is busy");
+    }
 }
 
 #[test]
@@ -295,7 +359,7 @@ fn no_bytes_do_harm() {
         }
         let (answer, answered) = channel();
         if let Some(job) = fs.answer_apart(ME, ROOT, command, data, Box::new(move |out| answer.send(out).unwrap())) {
-            job.run();
+            run(job);
         }
         answered.try_recv().unwrap()
     };
