@@ -50,7 +50,11 @@ class View:
     def __init__(self, mountpoint):
         self.fd = os.open(mountpoint, os.O_RDONLY)
         server = bytearray(SERVER.size)
-        fcntl.ioctl(self.fd, GET_SERVER, server)
+        try:
+            fcntl.ioctl(self.fd, GET_SERVER, server)
+        except OSError:
+            os.close(self.fd)
+            raise
         version, length, self.features, _, _, name = SERVER.unpack(server)
         if version != 1:
             raise OSError(f"{mountpoint} speaks version {version}")

@@ -98,7 +98,8 @@ static unsigned char *map(const struct zrfs_view *view)
 struct batch {
     struct zrfs_view view;
     unsigned char *memory;
-    uint64_t slab; /* whose memory it is */
+    uint64_t slab; /* whose memory it is, and its bytes */
+    uint64_t capacity;
 };
 
 /* Takes the answer of a call, which says where the batch is. */
@@ -106,8 +107,11 @@ static void take(struct batch *batch, const struct zrfs_view *answer)
 {
     batch->view = *answer;
     if (answer->slab != batch->slab) {
+        if (batch->memory)
+            munmap(batch->memory, batch->capacity);
         batch->memory = map(answer);
         batch->slab = answer->slab;
+        batch->capacity = answer->capacity;
     }
 }
 

@@ -31,8 +31,8 @@ impl Found<'_> {
         self.0.read(dst, Threads::One).map(drop)
     }
 
-    /// The bytes of memory that looking up and reading so many records takes beside their destination, at most: about 24
-    /// for each.
+    /// The bytes of memory that looking up and reading so many records takes beside their destination, at most: 24 for each,
+    /// and 192 more for each of the first 32,768.
     pub fn memory(count: u64) -> u64 {
         store::Found::memory(count)
     }
