@@ -1,9 +1,10 @@
 //! Compression: one zstd frame a record, with contexts that are reused from record to record.
 
 use crate::format::Codec;
+use crate::sys::Once;
 use std::cell::RefCell;
 use std::io::Cursor;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use zstd::zstd_safe::{
     CCtx, CDict, CParameter, DCtx, DDict, DParameter, InBuffer, OutBuffer, compress_bound, get_error_name,
 };
@@ -30,7 +31,7 @@ thread_local! {
 pub struct Decoder {
     codec: Codec,
     /// Filled later where a store gets its dictionary after it was opened.
-    dict: OnceLock<DDict<'static>>,
+    dict: Once<DDict<'static>>,
 }
 
 impl std::fmt::Debug for Decoder {
@@ -45,7 +46,7 @@ impl Decoder {
     /// # Errors
     /// A reason, if zstd does not take the dictionary.
     pub fn new(codec: Codec, dict: Option<&[u8]>) -> Result<Self, String> {
-        let decoder = Decoder { codec, dict: OnceLock::new() };
+        let decoder = Decoder { codec, dict: Once::new() };
         dict.map_or(Ok(()), |bytes| decoder.set_dict(bytes))?;
         Ok(decoder)
     }
@@ -61,7 +62,7 @@ impl Decoder {
     /// A reason, if zstd does not take the dictionary.
     pub fn set_dict(&self, bytes: &[u8]) -> Result<(), String> {
         let dict = DDict::try_create(bytes).ok_or(REFUSED)?;
-        self.dict.get_or_init(|| dict);
+        self.dict.set(dict);
         Ok(())
     }
 

@@ -9,7 +9,7 @@ import threading
 
 import numpy as np
 from loaderx.dataset import DenseDataset
-from loaderx.zrecord import ZrecordError
+from loaderx.zrecord import ZrecordError, ffi
 
 rows = np.arange(4000 * 100, dtype=np.int32).reshape(4000, 100)
 ds = DenseDataset(f"{sys.argv[1]}/store", dtype=np.int32, item_shape=(100,))
@@ -41,7 +41,9 @@ for thread in threads:
     thread.start()
 try:
     for _ in range(8):
-        pid = os.fork()
+        # cffi's own lock, which a child would find taken for good where another thread has it at this moment.
+        with ffi._lock:
+            pid = os.fork()
         if pid == 0:
             try:
                 child()

@@ -6,9 +6,10 @@
 use super::code::{self, Failure};
 use super::memory;
 use crate::fork::Maker;
+use crate::sys::Once;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// Numbers are multiples of this, as addresses of objects are.
@@ -29,20 +30,20 @@ fn new_table<T>() -> Table<T> {
 /// What a kind of handles stands for. `H` is the opaque type that C sees.
 pub(super) struct Handles<H, T> {
     kind: &'static str,
-    table: LazyLock<Table<T>>,
+    table: Once<Table<T>>,
     opaque: std::marker::PhantomData<fn(H)>,
 }
 
-impl<H, T> Handles<H, T> {
+impl<H, T: Send + Sync> Handles<H, T> {
     /// The table of one kind, which is named in errors.
     pub(super) const fn new(kind: &'static str) -> Self {
-        Handles { kind, table: LazyLock::new(new_table), opaque: std::marker::PhantomData }
+        Handles { kind, table: Once::new(), opaque: std::marker::PhantomData }
     }
 
     /// Puts `object` into the table.
     pub(super) fn add(&self, object: impl Into<Arc<T>>) -> Result<*mut H, Failure> {
         let number = NEXT.fetch_add(STEP, Ordering::Relaxed);
-        let (maker, table) = &*self.table;
+        let (maker, table) = self.table.get_or_make(new_table);
         patiently(|| maker.write(table))?.insert(number, object.into());
         Ok(std::ptr::without_provenance_mut(number))
     }
@@ -67,14 +68,14 @@ impl<H, T> Handles<H, T> {
 
     /// What the handle stands for. It lives on for as long as this is held, also if it is closed meanwhile.
     pub(super) fn get(&self, handle: *const H) -> Result<Arc<T>, Failure> {
-        let (maker, table) = &*self.table;
+        let (maker, table) = self.table.get_or_make(new_table);
         let object = patiently(|| maker.read(table))?.get(&handle.addr()).cloned();
         object.ok_or_else(|| self.unknown(handle))
     }
 
     /// Takes the handle out of the table.
     pub(super) fn remove(&self, handle: *const H) -> Result<Arc<T>, Failure> {
-        let (maker, table) = &*self.table;
+        let (maker, table) = self.table.get_or_make(new_table);
         let object = patiently(|| maker.write(table))?.remove(&handle.addr());
         object.ok_or_else(|| self.unknown(handle))
     }

@@ -10,15 +10,20 @@ use crate::fork::Maker;
 use crate::format::{Codec, META_FILE};
 use crate::pack::Progress;
 use crate::store::{OpenOptions, Stats, Store, Writer, WriterOptions, create_empty};
+use crate::sys::Once;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, RwLock, Weak};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 
 /// The stores that this process has open, by device and inode of their directories.
 type Open = HashMap<(u64, u64), Weak<Live>>;
-static OPEN: LazyLock<(Maker, Mutex<Open>)> = LazyLock::new(|| (Maker::here(), Mutex::default()));
+
+fn open_stores() -> &'static (Maker, Mutex<Open>) {
+    static OPEN: Once<(Maker, Mutex<Open>)> = Once::new();
+    OPEN.get_or_make(|| (Maker::here(), Mutex::default()))
+}
 
 /// A store open for reading and writing.
 #[derive(Debug)]
@@ -38,7 +43,7 @@ impl Live {
     /// Opens the store in the directory `path`, which is made where it is missing, with what leads there. A directory
     /// without a store becomes an empty one of `codec`; another has its own.
     pub(super) fn open(path: &Path, codec: Codec) -> Result<Arc<Live>> {
-        let (maker, open) = &*OPEN;
+        let (maker, open) = open_stores();
         let mut open = maker.lock(open).ok_or_else(|| maker.refusal(path))?;
         std::fs::create_dir_all(path).map_err(Error::io("create", path))?;
         let found = std::fs::metadata(path).map_err(Error::io("open", path))?;
@@ -71,7 +76,7 @@ impl Live {
             log::warn!("{e}");
         }
         // A store that is opened again meanwhile is to find the locks of this one gone.
-        let (maker, open) = &*OPEN;
+        let (maker, open) = open_stores();
         let _open = maker.lock(open);
         drop(self);
     }

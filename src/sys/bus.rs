@@ -10,10 +10,10 @@
 //! use of one by a thread may allocate, which a signal handler must not. Nor is the thread asked for: what reads a listed
 //! mapping is a reader of it, whichever thread that is.
 
+use super::Once;
 use std::iter::successors;
 use std::ops::Range;
 use std::ptr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 
 /// A mapping on the list, until this goes.
@@ -133,7 +133,7 @@ impl Block {
 }
 
 /// The handler that was there before ours.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+static BEFORE: Once<libc::sigaction> = Once::new();
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
 /// Whether a listed mapping may be read in this thread at this moment: our handler is the one, and the signal reaches it.
@@ -165,7 +165,7 @@ fn install() {
             return;
         }
         // Known to the handler before it can run; of several threads that come here at once one installs.
-        if BEFORE.set(before).is_err() {
+        if !BEFORE.set(before) {
             return;
         }
         let mut ours: libc::sigaction = std::mem::zeroed();
