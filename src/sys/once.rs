@@ -41,6 +41,7 @@ impl<T: Send + Sync> Once<T> {
     }
 
     /// The value, or what `make` makes where there is none yet.
+    #[cfg(any(feature = "capi", test))]
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             self.set(make());
