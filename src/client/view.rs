@@ -211,6 +211,9 @@ struct Lent {
 
 impl Lender for Lent {
     fn give_back(&mut self, memory: MmapMut) {
-        self.lease.slot.lock().unwrap_or_else(PoisonError::into_inner).put(self.k, memory);
+        // In a fork it may be taken for good; there the mapping goes, and the view is its parent's.
+        if let Some(mut slot) = self.lease.idle.maker.lock(&self.lease.slot) {
+            slot.put(self.k, memory);
+        }
     }
 }
