@@ -179,7 +179,15 @@ fn a_child_with_its_parents_pid_is_a_child_all_the_same() {
                         let gathered = all_is_well(&store) && store.refresh().is_ok();
                         let at_work = std::fs::read_dir("/proc/self/task").unwrap().count();
                         let told = matches!(loader.next(), Some(Err(e)) if matches!(e.failure, Failure::Forked(1)));
-                        gathered && at_work == zrfs::threads() && told && refused(writer.append(&[b"two"]).err())
+                        let helped = at_work == zrfs::threads();
+                        let refused = refused(writer.append(&[b"two"]).err());
+                        let all = [("gathered", gathered), ("helped", helped), ("told", told), ("refused", refused)];
+                        let wrong: Vec<_> = all.iter().filter(|(_, is)| !is).collect();
+                        if !wrong.is_empty() {
+                            // The macros write to what the test's thread catches, which ends with this process.
+                            let _ = writeln!(io::stderr(), "fork {k} of {n}: {wrong:?}, {at_work} at work");
+                        }
+                        wrong.is_empty()
                     });
                     ends_well(child, &format!("fork {k}"));
                 }
