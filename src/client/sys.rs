@@ -71,9 +71,9 @@ pub(super) fn map(file: &File, capacity: u64) -> io::Result<MmapMut> {
         return Err(io::ErrorKind::InvalidData.into());
     }
     // SAFETY: The file is sealed against shrinking, so no access to the mapping raises a signal. The server writes to it
-    // only from our call for a batch until it says that the batch is there, and nobody has a slice of it then: the memory of a view is taken for
-    // the next batch when all parts of the last one were dropped. The several mappings of one view are used for places that
-    // don't overlap. Bytes that another process of this user changes all the same are any bytes to us: what is in the
+    // only from our call for a batch until it says that the batch is there, and nobody has a slice of it then: the memory of
+    // a view is taken for the next batch when all parts of the last one were dropped. The several mappings of one view are
+    // used for places that don't overlap. Bytes that another process of this user changes all the same are any bytes to us: what is in the
     // mapping decides no length or place without being checked.
     let memory = unsafe { MmapMut::map_mut(file) }?;
     if capacity >= 2 << 20 {

@@ -141,7 +141,7 @@ impl Idle {
 
     /// Puts one back that no batch has any more.
     pub(super) fn put(&self, slot: Slot) {
-        if slot.view == 0 || !slot.maker.is_here() {
+        if slot.view == 0 || !slot.is_ours() {
             return;
         }
         let full = !self.maker.is_here() || {
