@@ -98,6 +98,7 @@ pub struct Work {
 struct Shown {
     memory: Option<Memory>,
     sealed: Option<Sealed>,
+    ended: bool,
 }
 
 /// Where the memory of a view is.
@@ -195,16 +196,12 @@ impl Views {
         Ok(view)
     }
 
-    /// Whether the view has not ended.
-    pub fn has(&self, view: &View) -> bool {
-        lock(&self.table).views.contains_key(&view.id)
-    }
-
-    /// Ends a view. A call that is at work on it is not disturbed; its memory goes afterwards.
+    /// Ends a view, and gives back what it has. A call that is at work on it is not disturbed; its memory goes afterwards.
     pub fn end(&self, id: u64) {
         let gone = lock(&self.table).remove(id);
-        // What it has is given back without the lock.
-        drop(gone);
+        if let Some(view) = gone {
+            view.end();
+        }
     }
 
     /// Ends the views of a process.
@@ -224,7 +221,7 @@ impl Views {
         let ids: Vec<u64> = table.views.values().filter(|view| ends(view)).map(|view| view.id).collect();
         let gone: Vec<_> = ids.into_iter().map(|id| table.remove(id)).collect();
         drop(table);
-        drop(gone);
+        gone.into_iter().flatten().for_each(|view| view.end());
     }
 
     /// Where the memory of a view is, for whoever knows its key.
@@ -332,16 +329,41 @@ impl Table {
 }
 
 impl View {
-    /// What a call works on.
+    /// Has a call work on it.
     ///
     /// # Errors
-    /// `EBUSY` if another one does.
-    pub fn work(&self) -> Result<MutexGuard<'_, Work>, Errno> {
-        match self.work.try_lock() {
-            Ok(work) => Ok(work),
-            Err(TryLockError::Poisoned(work)) => Ok(work.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(Errno::BUSY),
+    /// `ENOENT` if it has ended.
+    pub fn work<R>(&self, call: impl FnOnce(&mut Work) -> R) -> Result<R, Errno> {
+        let mut work = lock(&self.work);
+        let done = if self.has_ended() { Err(Errno::NOENT) } else { Ok(call(&mut work)) };
+        drop(work);
+        // Whoever ended it meanwhile found us at work, and left that to us.
+        if self.has_ended() {
+            self.give_back();
         }
+        done
+    }
+
+    fn has_ended(&self) -> bool {
+        lock(&self.shown).ended
+    }
+
+    /// No call may find it any more. Those that found it before may have it for a while; what it has does not wait for them.
+    fn end(&self) {
+        lock(&self.shown).ended = true;
+        self.give_back();
+    }
+
+    /// Gives back what it has, unless a call is at work on it, which does so when it is done.
+    fn give_back(&self) {
+        let mut work = match self.work.try_lock() {
+            Ok(work) => work,
+            Err(TryLockError::Poisoned(work)) => work.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        *work = Work::default();
+        lock(&self.shown).memory = None;
+        self.account.close();
     }
 
     /// Where its memory is, if it has any.

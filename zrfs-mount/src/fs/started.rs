@@ -94,11 +94,7 @@ impl Fs {
         Job::new(move || {
             let made = fs.guarded(Op::Ioctl, ino, || {
                 // It may have been closed while others were gathered before it.
-                let made = if fs.views.has(&view) {
-                    fs.on_view(&view, command, streams, &rest, count)
-                } else {
-                    Err(Errno::NOENT.into())
-                };
+                let made = view.work(|work| fs.on_view(&view, work, command, streams, &rest, count))?;
                 made.map(|view| view.encode().to_vec()).map_err(|e| fs.fail(ino, None, e))
             });
             view.gathered(made)

@@ -88,7 +88,9 @@ impl Fs {
         let streams = if asked.begins { Some(self.chosen(node, asked.stream)?) } else { None };
         let (view, is_new) = self.view_for(&asked, caller)?;
         let _busy = view.busy(asked.begins)?;
-        let done = self.on_view(&view, command, streams, asked.rest, asked.count);
+        let done = view
+            .work(|work| self.on_view(&view, work, command, streams, asked.rest, asked.count))
+            .unwrap_or_else(|e| Err(e.into()));
         if done.is_err() && is_new {
             self.views.end(view.id);
         }
@@ -106,13 +108,13 @@ impl Fs {
     /// Works on a view as a call says.
     pub(super) fn on_view(
         &self,
-        view: &Arc<View>,
+        view: &View,
+        work: &mut Work,
         command: u32,
         streams: Option<Vec<u16>>,
         rest: &[u8],
         count: u64,
     ) -> Result<abi::View, Failure> {
-        let mut work = view.work()?;
         if streams.is_some() {
             self.views.hide(view);
             work.clear();
@@ -124,20 +126,20 @@ impl Fs {
             rest.chunks_exact(8).take(count as usize).filter_map(|n| Some(u64::from_ne_bytes(n.try_into().ok()?)));
         match command {
             abi::PUSH_SMALL | abi::PUSH_LARGE | abi::GATHER_SMALL | abi::GATHER_LARGE => {
-                view.charge(&work, count)?;
+                view.charge(work, count)?;
                 work.reserve(count as usize)?;
                 work.indices.extend(indices);
             }
             abi::SAMPLE => {
                 let spec = rest.try_into().ok().and_then(abi::Spec::decode).ok_or(Errno::INVAL)?;
-                let drawn = self.draw(view, &mut work, &spec)?;
-                return self.seal(view, &mut work, Some(drawn));
+                let drawn = self.draw(view, work, &spec)?;
+                return self.seal(view, work, Some(drawn));
             }
             _ => {}
         }
         match command {
-            abi::SEAL | abi::GATHER_SMALL | abi::GATHER_LARGE => self.seal(view, &mut work, None),
-            _ => Ok(self.said(view, &work, 0, 0)),
+            abi::SEAL | abi::GATHER_SMALL | abi::GATHER_LARGE => self.seal(view, work, None),
+            _ => Ok(self.said(view, work, 0, 0)),
         }
     }
 

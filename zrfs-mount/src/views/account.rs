@@ -3,7 +3,6 @@
 use super::lock;
 use crate::errno::Errno;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// What the views of one user may take.
@@ -45,14 +44,26 @@ impl Accounts {
         let users = lock(&self.users);
         users.values().fold((0, 0), |(views, bytes), used| (views + used.views, bytes + used.bytes))
     }
+
+    /// Takes away from what a user has.
+    fn give_back(&self, uid: u32, given: Used) {
+        let mut users = lock(&self.users);
+        let Some(used) = users.get_mut(&uid) else { return };
+        used.views = used.views.saturating_sub(given.views);
+        used.bytes = used.bytes.saturating_sub(given.bytes);
+        if (used.views, used.bytes) == (0, 0) {
+            users.remove(&uid);
+        }
+    }
 }
 
-/// The part of a view in what its user has; it goes with this value.
+/// The part of a view in what its user has; it goes when it is closed, or with this value.
 #[derive(Debug)]
 pub(super) struct Account {
     accounts: Arc<Accounts>,
     uid: u32,
-    bytes: AtomicU64,
+    /// `None` once it is closed.
+    bytes: Mutex<Option<u64>>,
 }
 
 impl Account {
@@ -67,25 +78,33 @@ impl Account {
             return Err(Errno::MFILE);
         }
         used.views += 1;
-        Ok(Account { accounts: accounts.clone(), uid, bytes: AtomicU64::new(0) })
+        Ok(Account { accounts: accounts.clone(), uid, bytes: Mutex::new(Some(0)) })
     }
 
     /// Makes it so many bytes.
     ///
     /// # Errors
-    /// `ENOSPC` if the user may not have so much more.
+    /// `ENOSPC` if the user may not have so much more, `ENOENT` if it is closed.
     pub(super) fn set(&self, bytes: u64) -> Result<(), Errno> {
         let mut users = lock(&self.accounts.users);
+        let mut own = lock(&self.bytes);
+        let before = own.ok_or(Errno::NOENT)?;
         let used = users.entry(self.uid).or_default();
-        // Changed with the lock alone.
-        let before = self.bytes.load(Ordering::Relaxed);
         let rest = used.bytes.saturating_sub(before);
         if bytes > before && rest.checked_add(bytes).is_none_or(|all| all > self.accounts.limits.memory) {
             return Err(Errno::NOSPC);
         }
         used.bytes = rest + bytes;
-        self.bytes.store(bytes, Ordering::Relaxed);
+        *own = Some(bytes);
         Ok(())
+    }
+
+    /// Gives back what it has. It is for nothing any more.
+    pub(super) fn close(&self) {
+        let bytes = lock(&self.bytes).take();
+        if let Some(bytes) = bytes {
+            self.accounts.give_back(self.uid, Used { views: 1, bytes });
+        }
     }
 
     /// Counts nothing yet, for what a call takes while it lasts.
@@ -119,22 +138,12 @@ impl Loan<'_> {
 
 impl Drop for Loan<'_> {
     fn drop(&mut self) {
-        let mut users = lock(&self.account.accounts.users);
-        if let Some(used) = users.get_mut(&self.account.uid) {
-            used.bytes = used.bytes.saturating_sub(self.bytes);
-        }
+        self.account.accounts.give_back(self.account.uid, Used { views: 0, bytes: self.bytes });
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        let mut users = lock(&self.accounts.users);
-        if let Some(used) = users.get_mut(&self.uid) {
-            used.bytes = used.bytes.saturating_sub(self.bytes.load(Ordering::Relaxed));
-            used.views = used.views.saturating_sub(1);
-            if used.views == 0 {
-                users.remove(&self.uid);
-            }
-        }
+        self.close();
     }
 }

@@ -217,6 +217,44 @@ fn a_started_batch_is_gathered_after_the_answer() {
     assert_eq!(fs.views_used(), (0, 0));
 }
 
+/// Whoever has the answer may close the view and count on what it had, though other threads still know of it.
+#[test]
+fn what_is_closed_is_given_back_at_once() {
+    let (_dir, fs) = open(Limits { memory: 1 << 16, views: 1 });
+    let fs = Arc::new(fs);
+    let sealed = call(&fs, ME, GATHER_SMALL, view(0, STREAM_OWN, 2), &indices(&[1, 2])).unwrap();
+    let known = fs.views.find(sealed.view, ME).unwrap();
+    call(&fs, ME, CLOSE, view(sealed.view, 0, 0), &[]).unwrap();
+    assert_eq!(fs.views.count(), (0, 0));
+    assert!(known.memory().is_none());
+    assert_eq!(known.work(|_| ()), Err(Errno::NOENT));
+
+    // The thread that gathered has not ended when it gives the answer.
+    let id = call(&fs, ME, BEGIN, view(0, STREAM_OWN, 0), &[]).unwrap().view;
+    let (_, job) = apart(&fs, GATHER_SMALL, starts(id, 2, 0), &indices(&[1, 2]));
+    let (counted, count) = channel();
+    let head = view(id, 0, 0).encode();
+    let others = fs.clone();
+    let closes = move |gathered: Result<Vec<u8>, Errno>| {
+        assert!(gathered.is_ok());
+        call(&others, ME, CLOSE, view(id, 0, 0), &[]).unwrap();
+        let begun = call(&others, ME, BEGIN, view(0, STREAM_OWN, 0), &[]);
+        counted.send((begun.is_ok(), others.views.count())).unwrap();
+    };
+    assert!(fs.answer_apart(ME, ROOT, WAIT, &head, Box::new(closes)).is_none());
+    run(job.unwrap());
+    assert_eq!(count.recv().unwrap(), (true, (1, 0)));
+
+    // What a call is at work on goes when that is done.
+    let known = fs.views.find(fs.views.begin(OTHER).unwrap().id, OTHER).unwrap();
+    let during = known.work(|work| {
+        known.charge(work, 4).unwrap();
+        fs.views.end(known.id);
+        fs.views.count()
+    });
+    assert_eq!((during, fs.views.count()), (Ok((2, 32)), (1, 0)));
+}
+
 #[test]
 fn one_call_starts_a_batch_and_waits_for_another() {
     let (_dir, fs) = open(Limits { memory: 1 << 20, views: 3 });
