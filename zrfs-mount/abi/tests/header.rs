@@ -99,6 +99,14 @@ fn the_header_is_the_same_layout() {
     assert!(header.contains(&format!("#define ZRFS_MAGIC \"{}\"\n", std::str::from_utf8(&MAGIC).unwrap())));
     std::fs::write(&source, &program).unwrap();
     compiles("cc", &source, &["-std=c99"]).unwrap();
+    // To a program of 32 bits, too. Of the C library the header wants the numbers of ioctls alone, and few machines have the
+    // one of 32 bits; the kernel's headers have those numbers.
+    if cfg!(target_arch = "x86_64") {
+        let kernel = dir.join("abi-32");
+        std::fs::create_dir_all(kernel.join("sys")).unwrap();
+        std::fs::write(kernel.join("sys/ioctl.h"), "#include <asm-generic/ioctl.h>\n").unwrap();
+        compiles("cc", &source, &["-std=c99", "-m32", "-ffreestanding", "-I", kernel.to_str().unwrap()]).unwrap();
+    }
     if Command::new("c++").arg("--version").output().is_ok_and(|o| o.status.success()) {
         compiles("c++", &source, &["-x", "c++"]).unwrap();
     }
