@@ -30,6 +30,7 @@ mod pool;
 pub mod recode;
 pub mod sampler;
 pub mod select;
+pub mod signals;
 pub mod sniff;
 mod staging;
 pub mod storage;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use zrfs::pack::{Notice, Progress, Watch};
+use zrfs::signals::is_ignored;
 use zrfs::{Error, Result};
 
 /// Exit status of a job that had to be stopped twice.
@@ -16,7 +17,8 @@ const KILLED: i32 = 130;
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs `job` with a bar on standard error, where that is a terminal. SIGINT, SIGTERM and SIGHUP ask the job to stop;
-/// a second one ends the process. `unit` names what is counted.
+/// a second one ends the process. Those that were ignored stay so: a job under `nohup` outlives its terminal. `unit` names
+/// what is counted.
 pub(super) fn run<T: Send>(unit: &str, job: impl FnOnce(Watch<'_>) -> Result<T> + Send) -> Result<T> {
     let progress = Progress::default();
     stop_on_signals(&progress.stop_flag())?;
@@ -59,9 +61,9 @@ pub(super) fn run<T: Send>(unit: &str, job: impl FnOnce(Watch<'_>) -> Result<T> 
     result
 }
 
-/// SIGINT, SIGTERM and SIGHUP set `flag`; a second one ends the process.
+/// SIGINT, SIGTERM and SIGHUP set `flag`; a second one ends the process. Those that were ignored stay so.
 pub(super) fn stop_on_signals(flag: &Arc<AtomicBool>) -> Result<()> {
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal)) {
         // In this order the first signal sets the flag, and the second finds it set.
         signal_hook::flag::register_conditional_shutdown(signal, KILLED, flag.clone())
             .and_then(|_| signal_hook::flag::register(signal, flag.clone()))

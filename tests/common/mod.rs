@@ -30,6 +30,13 @@ macro_rules! zrfs {
     }};
 }
 
+/// The same for a process that is sent signals: it ignores none, though the tests may run under `nohup`.
+pub fn zrfs_with_signals(args: &[&dyn AsRef<OsStr>]) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", ZRFS]).args(args.iter().map(|arg| arg.as_ref())).stdin(Stdio::null());
+    command
+}
+
 /// Runs a command to its end; its status and both outputs.
 #[track_caller]
 pub fn run(command: &mut Command) -> Output {

@@ -24,6 +24,19 @@ impl Guarded {
     fn signal(&mut self, signal: Signal) {
         kill_process(Pid::from_child(self.child()), signal).unwrap();
     }
+    /// Waits until it has a handler for the signal.
+    fn wait_until_handled(&mut self, signal: Signal) {
+        let (path, start) = (format!("/proc/{}/status", self.child().id()), Instant::now());
+        let is_handled = || {
+            let status = fs::read_to_string(&path).unwrap();
+            let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+            u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+        };
+        while !is_handled() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{signal:?} is not handled");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
     /// Waits for its end, which must come within `limit`.
     fn ends_within(mut self, limit: Duration) -> Output {
         let start = Instant::now();
@@ -236,7 +249,8 @@ fn an_interrupt_leaves_nothing() {
     let source = much(dir.path());
     let target = dir.path().join("packed");
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut child = Guarded::spawn(&mut zrfs!["pack", "--codec", "zstd", "--level", "9", &source, &target]);
+        let mut child =
+            Guarded::spawn(&mut zrfs_with_signals(&[&"pack", &"--codec", &"zstd", &"--level", &"9", &source, &target]));
         wait_until_busy(&target);
         child.signal(signal);
         let out = child.ends_within(Duration::from_secs(20));
@@ -247,12 +261,28 @@ fn an_interrupt_leaves_nothing() {
     // Unpacking, too.
     ok(&mut zrfs!["pack", "--codec", "raw", &source, &target]);
     let copy = dir.path().join("copy");
-    let mut child = Guarded::spawn(&mut zrfs!["unpack", &target, &copy]);
+    let mut child = Guarded::spawn(&mut zrfs_with_signals(&[&"unpack", &target, &copy]));
     wait_until_busy(&copy);
     child.signal(Signal::INT);
     let out = child.ends_within(Duration::from_secs(20));
     assert_eq!(out.status.code(), Some(130), "{}", stderr(&out));
     assert_eq!(names(dir.path()), ["much", "packed"]);
+}
+
+/// `nohup` is for jobs that outlive the terminal they were started at.
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let dir = scratch();
+    let source = much(dir.path());
+    let target = dir.path().join("packed");
+    let mut command = tool("env");
+    command.args(["--default-signal", "--ignore-signal=HUP", ZRFS, "pack", "--codec", "raw"]).args([&source, &target]);
+    let mut child = Guarded::spawn(&mut command);
+    wait_until_busy(&target);
+    child.signal(Signal::HUP);
+    let out = child.ends_within(Duration::from_secs(60));
+    assert!(out.status.success(), "{}: {}", out.status, stderr(&out));
+    ok(&mut zrfs!["verify", &target]);
 }
 
 #[test]
@@ -270,11 +300,11 @@ fn an_interrupt_is_heard_while_waiting_for_standard_input() {
     tar.get_mut().extend(header.as_bytes());
     let tar = tar.get_ref().clone();
     for (what, start) in [("nothing", Vec::new()), ("npy", npy), ("tar", tar)] {
-        let mut child = Guarded::spawn(zrfs!["pack", "-", &target].stdin(Stdio::piped()));
+        let mut child = Guarded::spawn(zrfs_with_signals(&[&"pack", &"-", &target]).stdin(Stdio::piped()));
         let mut pipe = child.child().stdin.take().unwrap();
         if start.is_empty() {
-            // Long enough to be in its read; the shell's own start is over when the signal's handler is there.
-            std::thread::sleep(Duration::from_millis(500));
+            // The last that gets a handler.
+            child.wait_until_handled(Signal::XFSZ);
         } else {
             pipe.write_all(&start).unwrap();
             pipe.write_all(&vec![1; 20 << 20]).unwrap();

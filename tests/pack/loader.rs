@@ -81,7 +81,8 @@ fn an_interrupt_ends_it_with_the_summary() {
     let dir = scratch();
     let one = store(dir.path(), "one", 500);
     for args in [&["--step-time", "0"][..], &["--step-time", "600000"], &["--workers", "0"]] {
-        let mut child = zrfs!["loader", &one].args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = zrfs_with_signals(&[&"loader", &one]);
+        let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // It says something a second when it runs.
         let mut errors = BufReader::new(child.stderr.take().unwrap());
         let mut line = String::new();

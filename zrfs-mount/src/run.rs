@@ -7,7 +7,6 @@
 use crate::background;
 use crate::cli::{ServeArgs, complain};
 use crate::mounting;
-use crate::watch::is_ignored;
 use clap::Parser;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -21,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use zrfs::signals::is_ignored;
 
 /// There is no mount, or no process can be started; as with timeout(1) and its kind.
 const FAILED: u8 = 125;

@@ -10,7 +10,7 @@ use crate::names::Naming;
 use crate::namespace::ROOT;
 use crate::options::MountOptions;
 use crate::views::Limits;
-use crate::watch::{Reserve, Watcher, is_ignored};
+use crate::watch::{Reserve, Watcher};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use zrfs::Source;
+use zrfs::signals::is_ignored;
 
 /// A fresh mount that does not answer for so long is given up.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);

@@ -58,15 +58,6 @@ pub fn watch(device: &str) -> Result<(), String> {
     }
 }
 
-/// Whether a signal was ignored by whoever started us, as `nohup` does with SIGHUP: then it is to stay so. To be asked
-/// before a handler is installed.
-pub fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    (1..=64).contains(&signal) && mask >> (signal - 1) & 1 == 1
-}
-
 /// Descriptors held back for the end: reading the list of mounts and running fusermount3 take some, and must not fail
 /// because files of the store took all there are.
 #[derive(Debug)]

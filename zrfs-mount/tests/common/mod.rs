@@ -23,6 +23,13 @@ pub fn mounter() -> &'static str {
     env!("CARGO_BIN_EXE_zrfs-mount")
 }
 
+/// A program that ignores no signal, though the tests may run under `nohup`, whose children ignore SIGHUP.
+fn command(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// What a program did.
 #[derive(Debug)]
 pub struct Done {
@@ -38,7 +45,7 @@ pub fn run(program: &str, args: &[&str]) -> Done {
 
 /// The same with a deadline of its own.
 pub fn run_for(deadline: Duration, program: &str, args: &[&str]) -> Done {
-    let mut command = Command::new(program);
+    let mut command = command(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // In a group of its own, so that what it started goes with it, and no terminal's keys are for it.
     let mut child = command.process_group(0).spawn().unwrap_or_else(|e| panic!("{program}: {e}"));
@@ -192,7 +199,7 @@ impl Mount {
 
     pub fn at(store: &Path, mountpoint: &Path, args: &[&str]) -> Mount {
         let mut log = tempfile::tempfile().unwrap();
-        let mut command = Command::new(mounter());
+        let mut command = command(mounter());
         command.arg("-f").arg(store).arg(mountpoint).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone().unwrap());
         let mut child = command.spawn().unwrap();
