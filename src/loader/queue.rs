@@ -47,7 +47,7 @@ struct Inner<T> {
     /// In the order of their tickets.
     slots: VecDeque<Slot<T>>,
     tickets: u64,
-    /// Claims that are worked on although their slots are gone.
+    /// Batches without a slot that are not gone yet: of claims that are still worked on, and those that are thrown away.
     stale: usize,
     closed: bool,
     /// Workers that have not ended.
@@ -134,16 +134,31 @@ impl<T> Queue<T> {
         let mut inner = self.lock();
         inner.counters.spent(outcome.spent);
         let slot = inner.slots.binary_search_by_key(&ticket, |slot| slot.ticket);
-        let left = match slot.ok().and_then(|k| inner.slots.get_mut(k)) {
-            Some(slot) => slot.outcome.replace(outcome),
-            None => {
-                inner.stale -= 1;
-                self.room.notify_one();
-                Some(outcome)
+        match slot.ok().and_then(|k| inner.slots.get_mut(k)) {
+            Some(slot) => {
+                let left = slot.outcome.replace(outcome);
+                drop(inner);
+                self.news.notify_all();
+                drop(left);
             }
-        };
-        drop(inner);
-        self.news.notify_all();
+            None => {
+                drop(inner);
+                self.throw_away(outcome, 1);
+            }
+        }
+    }
+
+    /// Drops `left`, which has `count` stale batches, and makes room for others when it is gone.
+    fn throw_away<L>(&self, left: L, count: usize) {
+        /// Makes room, also where something of the user's panics while it is dropped.
+        struct Gone<'q, T>(&'q Queue<T>, usize);
+        impl<T> Drop for Gone<'_, T> {
+            fn drop(&mut self) {
+                self.0.lock().stale -= self.1;
+                self.0.room.notify_all();
+            }
+        }
+        let _gone = Gone(self, count);
         drop(left);
     }
 
@@ -179,24 +194,24 @@ impl<T> Queue<T> {
     /// Goes on from `position`, with the stream of `sampler`. What was made ahead is thrown away.
     pub(super) fn go_to(&self, sampler: Sampler, position: Position) {
         let mut inner = self.lock();
-        let left = inner.forget_slots();
+        let (left, made) = inner.forget_slots();
         inner.sampler = sampler;
         inner.next = position.step;
         inner.position = position;
         drop(inner);
         self.room.notify_all();
-        drop(left);
+        self.throw_away(left, made);
     }
 
     /// Ends everything: nothing is claimed and nothing is delivered any more.
     pub(super) fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
-        let left = inner.forget_slots();
+        let (left, made) = inner.forget_slots();
         drop(inner);
         self.room.notify_all();
         self.news.notify_all();
-        drop(left);
+        self.throw_away(left, made);
     }
 
     /// Counts a worker in (or, when it ended, out).
@@ -269,9 +284,11 @@ impl<T> Inner<T> {
         Some(outcome)
     }
 
-    /// Takes out all slots, to be dropped when the lock is released.
-    fn forget_slots(&mut self) -> VecDeque<Slot<T>> {
-        self.stale += self.slots.iter().filter(|slot| slot.outcome.is_none()).count();
-        std::mem::take(&mut self.slots)
+    /// Takes out all slots, to be dropped when the lock is released, and says how many of them have a batch.
+    fn forget_slots(&mut self) -> (VecDeque<Slot<T>>, usize) {
+        self.stale += self.slots.len();
+        let left = std::mem::take(&mut self.slots);
+        let made = left.iter().filter(|slot| slot.outcome.is_some()).count();
+        (left, made)
     }
 }

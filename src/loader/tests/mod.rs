@@ -3,6 +3,7 @@
 mod failures;
 mod life;
 mod order;
+mod queue;
 mod shapes;
 mod states;
 
