@@ -154,11 +154,14 @@ impl Views {
         self.socket.get_or_init(open).as_deref()
     }
 
-    /// A new view.
+    /// A new view. What processes had that have ended by now is given back before.
     ///
     /// # Errors
     /// `EMFILE` if the user has too many, `EIO` if the system has no random numbers.
     pub fn begin(self: &Arc<Self>, caller: Caller) -> Result<Arc<View>, Errno> {
+        // The thread that watches them is told as soon as their parents are, and may be slower.
+        let ended = self.life.get().and_then(Option::as_ref).map(Life::ended);
+        ended.into_iter().flatten().for_each(|process| self.process_ended(process));
         let account = Account::open(&self.accounts, caller.uid)?;
         let watch = || {
             let started = Life::start(Arc::downgrade(self));

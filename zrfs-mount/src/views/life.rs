@@ -24,6 +24,7 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it has ended, though nobody may have been told yet.
     fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
@@ -49,10 +50,22 @@ impl Life {
     /// # Errors
     /// Those of epoll and the thread.
     pub fn start(views: Weak<Views>) -> io::Result<Life> {
-        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
-        let life = Life { epoll: epoll.clone(), known: Mutex::default() };
+        let life = Life::new()?;
+        let epoll = life.epoll.clone();
         std::thread::Builder::new().name("lives".into()).spawn(move || watch(&epoll, &views))?;
         Ok(life)
+    }
+
+    /// Without the thread that watches.
+    fn new() -> io::Result<Life> {
+        Ok(Life { epoll: Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?), known: Mutex::default() })
+    }
+
+    /// The processes that have ended and still have views.
+    pub fn ended(&self) -> Vec<u64> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_views = known.processes.values().filter_map(Weak::upgrade);
+        with_views.filter(|process| process.has_ended()).map(|process| process.number).collect()
     }
 
     /// The process of the thread `tid`; `None` where it can't be found out, as for those of another pid namespace.
@@ -108,3 +121,26 @@ fn watch(epoll: &OwnedFd, views: &Weak<Views>) {
 
 /// A view whose process is not known ends when it was not used for so long.
 pub const IDLE: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Caller, Limits};
+    use super::*;
+    use crate::errno::Errno;
+
+    /// Whoever saw a process end counts on what it had, also while the thread that watches has not come to it.
+    #[test]
+    fn the_views_of_who_has_ended_are_in_nobodys_way() {
+        let views = Views::new(Limits { memory: 1 << 20, views: 1 });
+        assert!(views.life.set(Some(Life::new().unwrap())).is_ok());
+        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let begin = |pid| views.begin(Caller { uid: 1000, pid }).map(|view| view.id);
+        let theirs = begin(child.id()).unwrap();
+        assert_eq!(begin(std::process::id()), Err(Errno::MFILE), "it is there");
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        let ours = begin(std::process::id()).unwrap();
+        assert!(ours != theirs && views.count().0 == 1);
+        assert_eq!(begin(std::process::id()), Err(Errno::MFILE));
+    }
+}
