@@ -311,18 +311,20 @@ impl Fs {
     fn refresh(&self, s: u16) -> Result<(), Failure> {
         let (store, state) = (self.stream(s)?.store(), self.state(s)?);
         let now = self.started.elapsed().as_millis() as u64;
-        let last = state.refreshed.load(Ordering::Relaxed);
+        let last = state.refreshed.load(Ordering::Acquire);
         if now.saturating_sub(last) >= REFRESH_MS {
-            state.refreshed.store(now, Ordering::Relaxed);
             let before = store.len();
             // Of a dataset that is being appended to, only what all streams have is there.
-            match &self.source {
-                Source::Dataset(dataset) => dataset.refresh()?,
-                Source::Store(stream) => stream.store().refresh()?,
+            let looked = match &self.source {
+                Source::Dataset(dataset) => dataset.refresh(),
+                Source::Store(stream) => stream.store().refresh(),
             };
             if store.len() > before {
                 *state.grown.lock().unwrap_or_else(PoisonError::into_inner) = mtime_of(SystemTime::now());
             }
+            // Others rely on it without looking, so it is noted when it is done.
+            state.refreshed.fetch_max(now, Ordering::AcqRel);
+            looked?;
         }
         Ok(())
     }

@@ -272,6 +272,29 @@ fn appended_records_appear() {
     assert_eq!(walk(&fs, "records/1").unwrap().mtime, records.mtime, "but keeps the records' pages by that");
 }
 
+/// Others rely on a look that is noted, and look no further.
+#[test]
+fn a_look_for_new_records_is_noted_when_it_is_done() {
+    let dir = TempDir::new().unwrap();
+    let mut writer = plain_store(&dir.path().join("s"), Codec::Zstd, &[bytes(0, 100)]);
+    let fs = open(&dir.path().join("s"));
+    writer.append(&[&bytes(1, 200)]).unwrap();
+    writer.sync().unwrap();
+    std::thread::sleep(Duration::from_millis(REFRESH_MS + 10));
+    let refreshed = || fs.states[0].refreshed.load(Ordering::Acquire);
+    std::thread::scope(|scope| {
+        // It ends with this.
+        let held = fs.states[0].grown.lock().unwrap();
+        scope.spawn(|| assert!(fs.refresh(0).is_ok()));
+        while fs.stream(0).unwrap().len() == 1 {
+            std::thread::yield_now();
+        }
+        assert_eq!(refreshed(), 0);
+        drop(held);
+    });
+    assert!(refreshed() > REFRESH_MS);
+}
+
 #[test]
 fn damage_is_an_error_of_its_record_alone() {
     for codec in [Codec::Raw, Codec::Zstd] {
