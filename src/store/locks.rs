@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A reader that looks whether a writer vouches holds that lock for an instant, as a writer that looks whether there is
-/// another holds the other; a writer tries again so often and so soon before it gives up.
+/// another holds the other, and a process that was just forked to become another program holds all of them; a writer tries
+/// again so often and so soon before it gives up.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -61,13 +62,13 @@ impl InUse {
         if !self.locks {
             return Ok(());
         }
-        let lock = |alone| self.dir.try_lock(alone).map_err(Error::io("lock", files.dir()));
-        if lock(alone)? {
+        let failed = |e| Error::io("lock", files.dir())(e);
+        // An exchange that fails may have given up the lock that was held. Nobody else takes it alone: only writers do.
+        if patiently(|| self.dir.try_lock(alone)).map_err(failed)? {
             return Ok(());
         }
         let error = locked(files, "open for reading or mounted", &*self.dir);
-        // An exchange that fails may have given up the lock that was held.
-        lock(false)?;
+        self.dir.try_lock(false).map_err(failed)?;
         Err(error)
     }
 }
@@ -85,28 +86,29 @@ fn has_none(e: &io::Error) -> bool {
 /// [`Error::Locked`] if another process has it; [`Error::Io`] if it cannot be had at all, for unlike a reader a writer
 /// could do damage.
 pub(super) fn lock_writer(files: &Files, meta: &dyn StoreFile) -> Result<()> {
-    for _ in 0..TRIES {
-        if meta.try_lock(true).map_err(Error::io("lock", files.dir()))? {
-            return Ok(());
+    if patiently(|| meta.try_lock(true)).map_err(Error::io("lock", files.dir()))? {
+        return Ok(());
+    }
+    Err(locked(files, "being written to", meta))
+}
+
+/// Tries for a lock that others may hold for an instant.
+fn patiently(mut try_lock: impl FnMut() -> io::Result<bool>) -> io::Result<bool> {
+    for _ in 1..TRIES {
+        if try_lock()? {
+            return Ok(true);
         }
         std::thread::sleep(PAUSE);
     }
-    Err(locked(files, "being written to", meta))
+    try_lock()
 }
 
 /// Says to readers, until the handle that is returned is dropped, that the store is whole up to its header. Where that
 /// cannot be said, they check for themselves.
 pub(super) fn vouch(files: &Files) -> Result<Arc<dyn StoreFile>> {
     let file = files.get_or_create(Part::Chunk(0))?;
-    for _ in 0..TRIES {
-        match file.try_lock(true) {
-            Ok(true) => break,
-            Ok(false) => std::thread::sleep(PAUSE),
-            Err(e) => {
-                log::debug!("{} cannot be locked: {e}", files.path(Part::Chunk(0)).display());
-                break;
-            }
-        }
+    if let Err(e) = patiently(|| file.try_lock(true)) {
+        log::debug!("{} cannot be locked: {e}", files.path(Part::Chunk(0)).display());
     }
     Ok(file)
 }
@@ -126,4 +128,25 @@ pub(super) fn is_vouched_for(files: &Files) -> bool {
 
 fn locked(files: &Files, use_: &'static str, file: &dyn StoreFile) -> Error {
     Error::Locked { path: files.dir().to_path_buf(), use_, holder: file.lock_holder() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_a_lock_for_an_instant_is_in_nobodys_way() {
+        let mut tries = 0;
+        let mut free_after = |held| {
+            tries = 0;
+            let try_lock = || {
+                tries += 1;
+                Ok(tries > held)
+            };
+            (patiently(try_lock).unwrap(), tries)
+        };
+        assert_eq!([0, 1, TRIES - 1].map(&mut free_after), [(true, 1), (true, 2), (true, TRIES)]);
+        assert_eq!(free_after(TRIES), (false, TRIES));
+        assert!(patiently(|| Err(io::ErrorKind::Other.into())).is_err());
+    }
 }
