@@ -7,7 +7,7 @@
 pub(crate) mod sim;
 
 use crate::error::{Error, Result};
-use crate::sys::Mapped;
+use crate::sys::{Descriptor, Mapped};
 use rustix::fs::{Advice, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, retry_on_intr};
 use std::ffi::OsString;
@@ -52,6 +52,10 @@ pub trait Storage: Debug + Send + Sync {
 
 /// An open file with positioned reads and writes, which alone may be interrupted or come out short; it has no cursor, so threads share it freely.
 pub trait StoreFile: Debug + Send + Sync {
+    /// Whether this process has it: a forked child may not have all that its memory says.
+    fn is_here(&self) -> bool {
+        true
+    }
     /// Reads up to `buf.len()` bytes at `offset`; 0 means the end of the file. May read fewer than asked.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// The same, of what is in the page cache and costs no wait for a disk; `io::ErrorKind::WouldBlock` where that is nothing.
@@ -97,22 +101,26 @@ pub trait StoreFile: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Disk {
     /// A directory's handle and the path it stands for; without it, paths mean what they mean to the process.
-    pinned: Option<(File, PathBuf)>,
+    pinned: Option<(Descriptor, PathBuf)>,
 }
 
 impl Disk {
     /// The handle and the path from there by which `path` is reached.
-    fn locate<'a>(&'a self, path: &'a Path) -> (BorrowedFd<'a>, &'a Path) {
+    fn locate<'a>(&'a self, path: &'a Path) -> io::Result<(BorrowedFd<'a>, &'a Path)> {
         if let Some((handle, dir)) = &self.pinned
             && let Ok(below) = path.strip_prefix(dir)
         {
-            return (handle.as_fd(), if below.as_os_str().is_empty() { Path::new(".") } else { below });
+            return Ok((handle.file()?.as_fd(), if below.as_os_str().is_empty() { Path::new(".") } else { below }));
         }
-        (CWD, path)
+        Ok((CWD, path))
+    }
+
+    fn open_shared(&self, path: &Path, flags: OFlags) -> io::Result<Arc<dyn StoreFile>> {
+        Ok(Arc::new(DiskFile(Descriptor::new(self.open_with(path, flags)?)?)))
     }
 
     fn open_with(&self, path: &Path, flags: OFlags) -> io::Result<File> {
-        let (dir, path) = self.locate(path);
+        let (dir, path) = self.locate(path)?;
         let mode = Mode::from_raw_mode(0o666);
         Ok(File::from(retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::CLOEXEC, mode))?))
     }
@@ -120,19 +128,19 @@ impl Disk {
 
 impl Storage for Disk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDONLY)?)))
+        self.open_shared(path, OFlags::RDONLY)
     }
     fn open_rw(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR)?)))
+        self.open_shared(path, OFlags::RDWR)
     }
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?)))
+        self.open_shared(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        Ok(Arc::new(DiskFile(self.open_with(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)))
+        self.open_shared(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        let (dir, path) = self.locate(path);
+        let (dir, path) = self.locate(path)?;
         Ok(retry_on_intr(|| rustix::fs::mkdirat(dir, path, Mode::from_raw_mode(0o777)))?)
     }
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
@@ -147,69 +155,82 @@ impl Storage for Disk {
         Ok(names)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {
-        let (dir, path) = self.locate(path);
+        let (dir, path) = self.locate(path)?;
         Ok(retry_on_intr(|| rustix::fs::unlinkat(dir, path, AtFlags::empty()))?)
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let ((from_dir, from), (to_dir, to)) = (self.locate(from), self.locate(to));
+        let ((from_dir, from), (to_dir, to)) = (self.locate(from)?, self.locate(to)?);
         Ok(retry_on_intr(|| rustix::fs::renameat(from_dir, from, to_dir, to))?)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
     }
     fn pin(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
-        let handle = self.open_with(dir, OFlags::PATH | OFlags::DIRECTORY)?;
-        Ok(Arc::new(Disk { pinned: Some((handle, dir.to_path_buf())) }))
+        let open = |how| self.open_with(dir, how | OFlags::DIRECTORY);
+        // One that may be passed through and not be read can have no other handle.
+        let handle = open(OFlags::RDONLY)
+            .or_else(|e| if e.kind() == io::ErrorKind::PermissionDenied { open(OFlags::PATH) } else { Err(e) })?;
+        Ok(Arc::new(Disk { pinned: Some((Descriptor::new(handle)?, dir.to_path_buf())) }))
     }
 }
 
 #[derive(Debug)]
-struct DiskFile(File);
+struct DiskFile(Descriptor);
 
 impl StoreFile for DiskFile {
+    fn is_here(&self) -> bool {
+        self.0.file().is_ok()
+    }
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        self.0.file()?.read_at(buf, offset)
     }
     fn read_cached_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let buf = &mut [IoSliceMut::new(buf)];
-        match rustix::io::preadv2(&self.0, buf, offset, ReadWriteFlags::NOWAIT) {
+        match rustix::io::preadv2(self.0.file()?, buf, offset, ReadWriteFlags::NOWAIT) {
             // A file system that does not know the flag: as well as any, it may have to wait.
             Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Err(io::ErrorKind::WouldBlock.into()),
             done => Ok(done?),
         }
     }
     fn will_need(&self, offset: u64, len: u64) {
-        let _ = rustix::fs::fadvise(&self.0, offset, NonZeroU64::new(len), Advice::WillNeed);
+        if let Ok(file) = self.0.file() {
+            let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(len), Advice::WillNeed);
+        }
     }
     fn forget(&self) {
-        // What is not on the disk yet cannot be forgotten.
-        let _ = rustix::fs::fdatasync(&self.0);
-        let _ = rustix::fs::fadvise(&self.0, 0, None, Advice::DontNeed);
+        if let Ok(file) = self.0.file() {
+            // What is not on the disk yet cannot be forgotten.
+            let _ = rustix::fs::fdatasync(file);
+            let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
+        }
     }
     fn is_in_memory(&self) -> bool {
-        rustix::fs::fstatfs(&self.0).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as u32)))
+        let Ok(file) = self.0.file() else { return false };
+        rustix::fs::fstatfs(file).is_ok_and(|found| IN_MEMORY.contains(&(found.f_type as u32)))
     }
     fn map(&self, len: u64) -> Option<Mapped> {
-        Mapped::new(&self.0, len).inspect_err(|e| log::debug!("not mapped, but read: {e}")).ok()
+        let mapped = self.0.file().and_then(|file| Mapped::new(file, len));
+        mapped.inspect_err(|e| log::debug!("not mapped, but read: {e}")).ok()
     }
     fn write_vectored_at(&self, bufs: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
+        Ok(rustix::io::pwritev(self.0.file()?, bufs, offset)?)
     }
     fn size(&self) -> io::Result<u64> {
         // Less work for the system than all that `metadata` asks for; each batch asks.
-        Ok(rustix::fs::fstat(&self.0)?.st_size.try_into().unwrap_or(0))
+        Ok(rustix::fs::fstat(self.0.file()?)?.st_size.try_into().unwrap_or(0))
     }
     fn modified(&self) -> io::Result<SystemTime> {
-        self.0.metadata()?.modified()
+        self.0.file()?.metadata()?.modified()
     }
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
+        self.0.file()?.set_len(len)
     }
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.file()?.sync_data()
     }
     fn try_lock(&self, alone: bool) -> io::Result<bool> {
-        let tried = if alone { self.0.try_lock() } else { self.0.try_lock_shared() };
+        let file = self.0.file()?;
+        let tried = if alone { file.try_lock() } else { file.try_lock_shared() };
         match tried {
             Ok(()) => Ok(true),
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
@@ -217,10 +238,10 @@ impl StoreFile for DiskFile {
         }
     }
     fn unlock(&self) -> io::Result<()> {
-        self.0.unlock()
+        self.0.file()?.unlock()
     }
     fn lock_holder(&self) -> Option<u32> {
-        let meta = self.0.metadata().ok()?;
+        let meta = self.0.file().ok()?.metadata().ok()?;
         let (dev, ino) = (meta.dev(), meta.ino());
         let file = format!("{:02x}:{:02x}:{ino}", rustix::fs::major(dev), rustix::fs::minor(dev));
         // The list is not read at one moment: while others lock and unlock, a line can be missed.

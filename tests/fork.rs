@@ -1,28 +1,25 @@
 //! A process that forks while stores are open: the child reads on with what it inherited, on threads of its own, and
 //! does not write with its parent's writer.
 
+#[path = "common/child.rs"]
+mod child;
+
+use child::{alone, ends_well, fork};
+use std::fmt::Debug;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use zrfs::format::{Codec, Layout};
-use zrfs::loader::Failure;
+use zrfs::loader::{Failure, LoadError};
 use zrfs::{Error, Loader, OpenOptions, SharedWriter, Source, Store, WriterOptions};
 
 const FORKS: usize = 50;
-/// A child that is not done by then hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The tests fork one after the other: a child inherits whatever locks another test holds just then.
-static ALONE: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// More chunks and segments than a store keeps open, so that files are opened again and again.
 const LAYOUT: Layout = Layout { segment_entries: 64, chunk_bytes: 40_000 };
@@ -40,31 +37,21 @@ fn store(path: &Path, codec: Codec) -> Store {
     OpenOptions::new().layout(LAYOUT).open(path).unwrap()
 }
 
-/// Gathers everything, in an order that jumps from chunk to chunk, on as many threads as there are.
+/// Gathers everything, in an order that jumps from chunk to chunk, on as many threads as there are. Always true: what is not
+/// well is said by a panic.
+#[track_caller]
 fn all_is_well(store: &Store) -> bool {
     let indices: Vec<u64> = (0..store.len()).map(|i| i * 7919 % store.len()).collect();
-    let Ok((bytes, offsets)) = store.gather_packed(&indices) else { return false };
-    indices.iter().zip(offsets).all(|(&i, at)| bytes[at as usize..].starts_with(&record(i)))
-}
-
-/// Forks; the child does `work` and ends. Returns the child.
-fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the child calls `work`, which this test means to be sound in a fork of a process with several threads, and
-    // ends with `_exit`, so that nothing of the parent's runs there twice.
-    match unsafe { libc::fork() } {
-        0 => {
-            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(if done { 0 } else { 1 }) }
-        }
-        -1 => panic!("cannot fork: {}", io::Error::last_os_error()),
-        child => child,
+    let (bytes, offsets) = store.gather_packed(&indices).unwrap();
+    for (i, at) in indices.into_iter().zip(offsets) {
+        assert!(bytes[at as usize..].starts_with(&record(i)), "record {i} is another one");
     }
+    true
 }
 
-/// The same, where the child is process 1 of a new pid namespace. With it ends all that it starts.
+/// Forks, so that the child is process 1 of a new pid namespace. With it ends all that it starts.
 fn fork_as_process_1(work: impl FnOnce() -> bool) -> libc::pid_t {
-    let ours = std::fs::File::open("/proc/self/ns/pid").unwrap();
+    let ours = File::open("/proc/self/ns/pid").unwrap();
     // SAFETY: says where the next children of this thread go, and nothing else.
     let done = unsafe { libc::unshare(libc::CLONE_NEWPID) };
     assert_eq!(done, 0, "a pid namespace: {}; this needs root: `sudo -E scripts/test`", io::Error::last_os_error());
@@ -73,28 +60,6 @@ fn fork_as_process_1(work: impl FnOnce() -> bool) -> libc::pid_t {
     let done = unsafe { libc::setns(ours.as_raw_fd(), libc::CLONE_NEWPID) };
     assert_eq!(done, 0, "setns: {}", io::Error::last_os_error());
     child
-}
-
-/// Waits until the child ends well; one that hangs is killed.
-#[track_caller]
-fn ends_well(child: libc::pid_t, what: &str) {
-    let begin = Instant::now();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a place for the status.
-        let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-        if ended == child {
-            assert_eq!(status, 0, "{what}: the child ended with wait status {status:#x}");
-            return;
-        }
-        assert_eq!(ended, 0, "waitpid: {}", io::Error::last_os_error());
-        if begin.elapsed() > PATIENCE {
-            // SAFETY: the child is this process's own, and not waited for yet.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            panic!("{what}: the child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 #[test]
@@ -118,6 +83,86 @@ fn a_child_gathers_on_threads_of_its_own() {
         }
         assert!(all_is_well(&store));
     }
+}
+
+/// The system copies a forking process's descriptors before its memory. Where another thread closes one file and opens another
+/// in between, the child's memory takes the one for the other.
+#[test]
+fn a_child_does_not_take_one_file_for_another() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    for codec in [Codec::Raw, Codec::Zstd] {
+        let path = dir.path().join(codec.name());
+        let store = store(&path, codec);
+        assert!(all_is_well(&store));
+        let child = fork(|| {
+            let parts = descriptors_of_parts(&path);
+            assert!(parts.len() > 8, "{parts:?}");
+            let other = File::open(path.join("0.loc")).unwrap();
+            for &part in &parts {
+                // SAFETY: the store, which has the descriptor, is what is tested: that it leaves it alone.
+                assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), part) }, part);
+            }
+            // One by one, they are read by system calls; those first that were open last.
+            (0..1500).rev().for_each(|i| assert_eq!(store.read(i).unwrap(), record(i)));
+            all_is_well(&store);
+            // Nor are they closed with the store: they are others' now.
+            drop(store);
+            parts.iter().all(|part| std::fs::exists(format!("/proc/self/fd/{part}")).unwrap())
+        });
+        ends_well(child, codec.name());
+    }
+}
+
+/// As daemons do.
+#[test]
+fn a_child_that_closes_what_it_inherited_is_told() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let store = store(&path, Codec::Raw);
+    let child = fork(|| {
+        // SAFETY: what has these descriptors is to notice.
+        assert_eq!(unsafe { libc::syscall(libc::SYS_close_range, 3, 1 << 20, 0) }, 0);
+        // Others' files come to their places.
+        let others: Vec<File> = (0..64).map(|_| File::open("/proc/self/exe").unwrap()).collect();
+        let told = store.read(7).unwrap_err().to_string();
+        assert!(
+            told.contains("a fork of the one that opened it, does not have this file; open the store here anew"),
+            "{told}"
+        );
+        let indices: Vec<u64> = (0..1500).collect();
+        assert!(store.gather_packed(&indices).is_err() && store.refresh().is_err());
+        assert!(all_is_well(&OpenOptions::new().layout(LAYOUT).open(&path).unwrap()));
+        drop(store);
+        others.iter().all(|other| other.metadata().is_ok())
+    });
+    ends_well(child, "a daemon");
+}
+
+#[test]
+fn a_child_reads_on_when_the_store_is_removed() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut writer = WriterOptions::new(Codec::Raw).create(&path).unwrap();
+    for i in 0..10 {
+        writer.append(&[&record(i)]).unwrap();
+    }
+    writer.close().unwrap();
+    let store = Store::open(&path).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    ends_well(fork(|| (0..10).all(|i| store.read(i).unwrap() == record(i))), "a child");
+}
+
+/// The descriptors of this process that are chunks and segments of the store.
+fn descriptors_of_parts(store: &Path) -> Vec<i32> {
+    let part = |entry: std::fs::DirEntry| {
+        let file = std::fs::read_link(entry.path()).ok()?;
+        let is_part = file.extension().is_some_and(|kind| kind == "chunk" || kind == "loc");
+        (is_part && file.starts_with(store)).then(|| entry.file_name().to_str()?.parse().ok())?
+    };
+    std::fs::read_dir("/proc/self/fd").unwrap().flatten().filter_map(part).collect()
 }
 
 /// Does `work` while threads read the store in several ways, so that its locks are taken most of the time.
@@ -152,7 +197,7 @@ fn a_child_gathers_whatever_its_parents_threads_were_doing() {
     let store = store(&dir.path().join("s"), Codec::Zstd);
     while_it_is_read(&store, || {
         for n in 0..FORKS {
-            let child = fork(|| all_is_well(&store) && store.refresh().is_ok() && !store.has_news().unwrap_or(true));
+            let child = fork(|| all_is_well(&store) && store.refresh().unwrap() == 1500 && !store.has_news().unwrap());
             ends_well(child, &format!("fork {n}"));
         }
     });
@@ -176,18 +221,13 @@ fn a_child_with_its_parents_pid_is_a_child_all_the_same() {
             while_it_is_read(&store, || {
                 for k in 0..FORKS / 5 {
                     let child = fork_as_process_1(|| {
-                        let gathered = all_is_well(&store) && store.refresh().is_ok();
-                        let at_work = std::fs::read_dir("/proc/self/task").unwrap().count();
-                        let told = matches!(loader.next(), Some(Err(e)) if matches!(e.failure, Failure::Forked(1)));
-                        let helped = at_work == zrfs::threads();
-                        let refused = refused(writer.append(&[b"two"]).err());
-                        let all = [("gathered", gathered), ("helped", helped), ("told", told), ("refused", refused)];
-                        let wrong: Vec<_> = all.iter().filter(|(_, is)| !is).collect();
-                        if !wrong.is_empty() {
-                            // The macros write to what the test's thread catches, which ends with this process.
-                            let _ = writeln!(io::stderr(), "fork {k} of {n}: {wrong:?}, {at_work} at work");
-                        }
-                        wrong.is_empty()
+                        assert!(all_is_well(&store) && store.refresh().unwrap() == 1500);
+                        let at_work = names_of_threads();
+                        assert_eq!(at_work.len(), zrfs::threads(), "fork {k} of {n}: {at_work:?}");
+                        let told = loader.next();
+                        let forked = |e: &LoadError| matches!(e.failure, Failure::Forked(1));
+                        assert!(matches!(&told, Some(Err(e)) if forked(e)), "fork {k} of {n}: {told:?}");
+                        refused(writer.append(&[b"two"]))
                     });
                     ends_well(child, &format!("fork {k}"));
                 }
@@ -198,9 +238,17 @@ fn a_child_with_its_parents_pid_is_a_child_all_the_same() {
     }
 }
 
-/// What a child is told that would write with its parent's writer.
-fn refused(error: Option<Error>) -> bool {
-    matches!(error, Some(Error::Invalid(text)) if text.contains("fork"))
+/// The threads of this process.
+fn names_of_threads() -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap()).collect()
+}
+
+/// What a child is told that would write with its parent's writer. Always true, as `all_is_well` is.
+#[track_caller]
+fn refused<T: Debug>(done: Result<T, Error>) -> bool {
+    assert!(matches!(&done, Err(Error::Invalid(text)) if text.contains("fork")), "{done:?}");
+    true
 }
 
 #[test]
@@ -212,10 +260,10 @@ fn a_child_does_not_write_with_its_parents_writer() {
     writer.append(&[b"one"]).unwrap();
     let child = fork(|| {
         let progress = zrfs::pack::Progress::default();
-        refused(writer.append(&[b"x"]).err())
-            && refused(writer.sync().err())
-            && refused(writer.delete(&[0]).err())
-            && refused(writer.compact(&progress).err())
+        refused(writer.append(&[b"x"]))
+            && refused(writer.sync())
+            && refused(writer.delete(&[0]))
+            && refused(writer.compact(&progress))
             && matches!(WriterOptions::new(Codec::Zstd).open(&path), Err(Error::Locked { .. }))
     });
     ends_well(child, "a writer's child");
@@ -229,8 +277,7 @@ fn a_child_does_not_write_with_its_parents_writer() {
             }
         });
         for _ in 0..FORKS {
-            let child =
-                fork(|| refused(writer.append(&[b"x"]).err()) && refused(writer.sync().err()) && writer.len() > 1);
+            let child = fork(|| refused(writer.append(&[b"x"])) && refused(writer.sync()) && writer.len() > 1);
             ends_well(child, "a shared writer's child");
         }
         stop.store(true, Ordering::Relaxed);
@@ -250,7 +297,7 @@ fn the_readers_lock_stays_with_whoever_lives_longest() {
     let path = dir.path().join("s");
     let opened = store(&path, Codec::Raw);
     let (mut ours, mut theirs) = UnixStream::pair().unwrap();
-    theirs.set_read_timeout(Some(PATIENCE)).unwrap();
+    theirs.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let child = fork(|| theirs.read_exact(&mut [0]).is_ok() && all_is_well(&opened));
     drop(opened);
     let mut writer = WriterOptions::new(Codec::Raw).layout(LAYOUT).open(&path).unwrap();

@@ -1,17 +1,17 @@
 //! A process that forks while a loader runs: the child is told, and nothing there waits for threads that it does not have.
 
+#[path = "common/child.rs"]
+mod child;
+
+use child::{alone, ends_well, fork};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 use zrfs::dataset::DenseWriter;
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
 use zrfs::loader::{Batch, Failure};
 use zrfs::{Loader, Source, WriterOptions};
-
-/// A child that is not done by then hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn make(path: &Path) {
     let dtype = DType::parse("|u1").unwrap();
@@ -33,36 +33,10 @@ fn is_right(batch: &Batch) -> bool {
     batch.indices().iter().enumerate().all(|(k, &i)| part.record(k) == Some(&[i as u8; 512][..]))
 }
 
-/// Forks; the child does `work` and must end well, in time.
+/// Forks; the child does `work` and must end well.
 #[track_caller]
 fn in_child(what: &str, work: impl FnOnce() -> bool) {
-    // SAFETY: the child calls `work`, which this test means to be sound in a fork of a process with several threads, and
-    // ends with `_exit`, so that nothing of the parent's runs there twice.
-    let child = match unsafe { libc::fork() } {
-        0 => {
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(false);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(if done { 0 } else { 1 }) }
-        }
-        -1 => panic!("cannot fork: {}", std::io::Error::last_os_error()),
-        child => child,
-    };
-    let begin = Instant::now();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is a place for the status.
-        let ended = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
-        if ended == child {
-            assert_eq!(status, 0, "{what}: the child ended with wait status {status:#x}");
-            return;
-        }
-        if begin.elapsed() > PATIENCE {
-            // SAFETY: the child is this process's own, and not waited for yet.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            panic!("{what}: the child hangs");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    ends_well(fork(work), what);
 }
 
 /// Everything that one can do with an inherited loader.
@@ -85,6 +59,7 @@ fn is_told(loader: Loader, batch: Batch) -> bool {
 
 #[test]
 fn a_child_is_told_and_makes_its_own() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.zr");
     make(&path);
@@ -111,6 +86,7 @@ fn a_child_is_told_and_makes_its_own() {
 
 #[test]
 fn a_fork_may_come_at_any_moment() {
+    let _alone = alone();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s.zr");
     make(&path);

@@ -1,6 +1,7 @@
 //! The two things that a client of a mount can't do without `unsafe`: its ioctls, and mapping the memory of a view.
 #![allow(unsafe_code)]
 
+use crate::sys::Descriptor;
 use memmap2::{Advice, MmapMut};
 use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat, fstatfs};
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
@@ -14,14 +15,15 @@ const FUSE: u64 = 0x6573_5546;
 /// An open file or directory of a FUSE file system, where an ioctl reads and writes the bytes that its number says, and no
 /// others.
 #[derive(Debug)]
-pub(super) struct FuseFile(File);
+pub(super) struct FuseFile(Descriptor);
 
 impl FuseFile {
     /// `None` if the file is on another file system, or no file.
     pub(super) fn new(file: File) -> io::Result<Option<FuseFile>> {
         let plain =
             matches!(FileType::from_raw_mode(fstat(&file)?.st_mode), FileType::RegularFile | FileType::Directory);
-        Ok((plain && fstatfs(&file)?.f_type as u64 == FUSE).then_some(FuseFile(file)))
+        let is_fuse = plain && fstatfs(&file)?.f_type as u64 == FUSE;
+        is_fuse.then(|| Descriptor::new(file).map(FuseFile)).transpose()
     }
 
     /// Calls; `data` goes in and is overwritten by what comes out.
@@ -34,7 +36,7 @@ impl FuseFile {
         }
         // SAFETY: The file is a regular file or directory of FUSE, for which the kernel itself reads and writes as many bytes
         // as the number says, which is what `data` has; the server can't ask for others (that is for character devices only).
-        Ok(unsafe { rustix::ioctl::ioctl(&self.0, Call { number, data }) }?)
+        Ok(unsafe { rustix::ioctl::ioctl(self.0.file()?, Call { number, data }) }?)
     }
 }
 

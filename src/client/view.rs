@@ -3,6 +3,7 @@
 use super::sys::{FuseFile, map};
 use crate::buffer::Lender;
 use crate::fork::Maker;
+use crate::sys::Descriptor;
 use memmap2::MmapMut;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
@@ -28,7 +29,7 @@ pub(super) struct Slot {
     maker: Maker,
     slab: u64,
     capacity: u64,
-    file: Option<File>,
+    file: Option<Descriptor>,
     /// A mapping of all of it for each part of a batch, so that parts can be changed and dropped on their own.
     maps: Vec<Option<MmapMut>>,
 }
@@ -52,6 +53,7 @@ impl Slot {
         self.maps.clear();
         self.file = None;
         let (slab, capacity, file) = fetch(sealed, socket)?;
+        let file = Descriptor::received(file)?;
         if (slab, capacity) != (sealed.slab, sealed.capacity) {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -66,7 +68,7 @@ impl Slot {
         }
         match (self.maps.get_mut(k).and_then(Option::take), &self.file) {
             (Some(map), _) => Ok(map),
-            (None, Some(file)) => map(file, self.capacity),
+            (None, Some(file)) => map(file.file()?, self.capacity),
             (None, None) => Err(io::ErrorKind::InvalidData.into()),
         }
     }

@@ -101,7 +101,7 @@ impl Files {
     pub(crate) fn get(&self, part: Part) -> Result<Arc<dyn StoreFile>> {
         // The lock is held while the file is opened, so that no two threads open the same one.
         let Some(mut open) = self.maker.lock(&self.open) else { return self.open(part) };
-        if let Some(file) = open.get(&part) {
+        if let Some(file) = open.get(&part).filter(|file| file.is_here()) {
             return Ok(file.clone());
         }
         let file = self.open(part)?;

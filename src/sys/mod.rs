@@ -2,17 +2,19 @@
 //!
 //! [`mapped`] reads files through memory maps, [`bus`] lives through a file that is cut short meanwhile, [`copy`] is how
 //! large records are copied, [`team`] are threads that work for callers that wait, [`process`] tells a process from those that
-//! it was forked from, [`once`] makes values that nobody waits for.
+//! it was forked from, [`descriptor`] does so for open files, [`once`] makes values that nobody waits for.
 #![allow(unsafe_code)]
 
 mod bus;
 mod copy;
+mod descriptor;
 mod mapped;
 mod once;
 mod process;
 mod team;
 
 pub(crate) use copy::{Then, copy_slice};
+pub(crate) use descriptor::Descriptor;
 pub use mapped::Mapped;
 pub(crate) use mapped::View;
 pub(crate) use once::Once;

@@ -88,12 +88,12 @@ fn wiped_on_fork() -> Option<MmapMut> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::sync::Barrier;
 
-    fn fork() -> libc::pid_t {
+    pub(in super::super) fn fork() -> libc::pid_t {
         // SAFETY: the child does nothing for which a lock is needed, and ends with `_exit`.
         unsafe { libc::fork() }
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// What `work` says in a child that is made by `fork`.
-    fn in_child(fork: fn() -> libc::pid_t, work: impl FnOnce() -> bool) -> bool {
+    pub(in super::super) fn in_child(fork: fn() -> libc::pid_t, work: impl FnOnce() -> bool) -> bool {
         let child = match fork() {
             // SAFETY: ends the process.
             0 => unsafe { libc::_exit(i32::from(!work())) },

@@ -1,40 +1,19 @@
 //! Writers in forked children, which are cheap to start and may be killed at any moment.
 #![allow(dead_code)] // Each test binary uses its own part.
 
+#[path = "child.rs"]
+mod child;
+
+#[allow(unused_imports)]
+pub use child::{fork, wait};
+
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use zrfs::dataset::{Batch, DenseWriter, RaggedWriter, StreamWriter};
 use zrfs::format::Codec;
 use zrfs::format::dtype::DType;
 use zrfs::pack::Progress;
 use zrfs::{Dataset, DatasetWriter, Error, Result, Stream, WriterOptions};
-
-/// Forks; the child does `work` and ends with 0, or with 1 where it panics or says no. Returns the child.
-pub fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the child calls `work`, which takes no lock that another thread of the parent may hold, and ends with
-    // `_exit`, so that nothing of the parent's runs there twice.
-    match unsafe { libc::fork() } {
-        0 => {
-            let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or(false);
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(if done { 0 } else { 1 }) }
-        }
-        -1 => panic!("cannot fork: {}", std::io::Error::last_os_error()),
-        child => child,
-    }
-}
-
-/// Waits for a child; how it ended, as `waitpid` has it.
-pub fn wait(child: libc::pid_t) -> i32 {
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    while unsafe { libc::waitpid(child, &raw mut status, 0) } < 0 {
-        let error = std::io::Error::last_os_error();
-        assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "waitpid: {error}");
-    }
-    status
-}
 
 /// Kills a child; it must not have ended by itself.
 pub fn kill(child: libc::pid_t) {
