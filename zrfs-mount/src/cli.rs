@@ -233,8 +233,9 @@ fn background_child(cli: &Cli) -> ExitCode {
         session::serve(&request(cli)?, &mut |report| match report {
             Report::Note(text) => say("note", &text),
             Report::Ready => {
-                say("ready", "")?;
+                // What may fail does so before it is said.
                 let null = File::options().write(true).open("/dev/null")?;
+                say("ready", "")?;
                 Ok(rustix::stdio::dup2_stdout(null)?)
             }
         })

@@ -117,16 +117,17 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
 
     // Before any thread that serves is bound to one processor, which a thread started by it would be, too.
     log::info!("work is shared out on {} threads", zrfs::threads());
-    let end = events.clone();
-    let server = std::thread::Builder::new().name("session".into()).spawn(move || {
-        let _ = events.send(Event::Ended(session.run()));
-    });
-    server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
+    // And before anybody is served: of a first reader, too, is taken note.
     if fs.ahead().is_on() {
         let to: Arc<dyn PageCache> = Arc::new(Device(device));
         let started = ahead::start(&fs, &to, request.threads.min(MAX_WORKERS));
         started.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
     }
+    let end = events.clone();
+    let server = std::thread::Builder::new().name("session".into()).spawn(move || {
+        let _ = events.send(Event::Ended(session.run()));
+    });
+    server.map_err(|e| unmount_after(format!("cannot start a thread: {e}")))?;
     let device = first_answer(&mountpoint).map_err(unmount_after)?;
     raise_read_ahead(&device);
     let watcher = options.auto_unmount.then(|| Watcher::start(&device)).transpose();

@@ -8,6 +8,7 @@
 mod common;
 
 use common::{Mount, TempDir, bytes, mounter, run, run_as, shell, store, succeeds, tree, wait_until};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -322,12 +323,12 @@ fn a_user_mounts_without_root() {
         # A command's mount, one that goes when its process is killed, and one that has no descriptors left.
         $user env TMPDIR=/mnt $program run $store --at $at -- sh -c 'wc -c <$ZRFS_MOUNT/records/0; exit 5' >$place/said || test $? = 5
         grep -qx 300000 $place/said; fails grep -q $at /proc/mounts
-        $user $program -f --auto-unmount $store $at & pid=$!
-        until grep -q $at /proc/mounts && $user test -e $at/records/0; do sleep 0.01; done
+        $user $program -f -v --log /mnt/log --auto-unmount $store $at & pid=$!
+        until grep -q "is mounted at $at" /mnt/log; do sleep 0.01; done 2>/dev/null
         kill -9 $pid; wait $pid || true
         until ! grep -q $at /proc/mounts; do sleep 0.01; done
-        $user $program -f $store $at & pid=$!
-        until grep -q $at /proc/mounts && $user test -e $at/records/0; do sleep 0.01; done
+        $user $program -f -v --log /mnt/log2 $store $at & pid=$!
+        until grep -q "is mounted at $at" /mnt/log2; do sleep 0.01; done 2>/dev/null
         $user prlimit --pid $pid --nofile=3:
         kill -TERM $pid; wait $pid
         fails grep -q $at /proc/mounts
@@ -409,6 +410,13 @@ fn a_mount_that_fails_leaves_none() {
         let script = format!("ulimit -n {limit}; exec {} {} {}", mounter(), s.display(), m.display());
         let done = shell(&script);
         if done.code == Some(0) {
+            // What was said to be there stays. The last that it does is to let go of its output.
+            let pid = run("pgrep", &["-f", &format!("background-child {} {}", s.display(), m.display())]).out;
+            let output = PathBuf::from(format!("/proc/{}/fd/1", pid.trim()));
+            wait_until("it serves or has ended", || {
+                std::fs::read_link(&output).map_or(true, |to| to == Path::new("/dev/null"))
+            });
+            assert!(common::is_mounted(&m), "with {limit} files");
             drop(common::Unmount(m.clone()));
         } else {
             assert!(!common::is_mounted(&m), "with {limit} files a dead mount is left: {}", done.err);

@@ -79,13 +79,14 @@ impl Mounted {
         assert!(got[..n] == want[..], "record {index}");
     }
 
-    /// Waits until the workers have nothing to do.
+    /// Waits until the workers have nothing to do, or have ended.
     fn rest(&self) {
         let start = Instant::now();
         let ahead = self.fs.ahead();
         let busy = || {
             let state = ahead.lock();
-            ahead.waiting.load(Ordering::Relaxed) < 2 || state.orders.has_work(ahead.budget)
+            let idle = ahead.waiting.load(Ordering::Relaxed) == 2 && !state.orders.has_work(ahead.budget);
+            !idle && !ahead.ended.load(Ordering::Relaxed)
         };
         while busy() {
             assert!(start.elapsed() < Duration::from_secs(20), "the workers go on and on");
@@ -133,7 +134,7 @@ fn several_readers_each_have_their_own() {
             s.spawn(move || {
                 for i in first..first + 290 {
                     mount.read(i);
-                    std::thread::sleep(Duration::from_micros(200));
+                    mount.rest();
                 }
             });
         }
@@ -237,7 +238,7 @@ fn nothing_is_pushed_where_it_is_off_and_after_the_end() {
     mount.kernel.gone.store(true, Ordering::Relaxed);
     for i in 0..100 {
         mount.read(i);
-        std::thread::sleep(Duration::from_millis(1));
+        mount.rest();
     }
     let start = Instant::now();
     while Arc::strong_count(&mount.fs) > 1 {

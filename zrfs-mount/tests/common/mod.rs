@@ -5,10 +5,13 @@ pub mod random;
 pub use tempfile::TempDir;
 
 use std::io::Read;
+use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use zrfs::dataset::{DATA_STREAM, PATH_STREAM};
 use zrfs::format::TREE_FILE;
@@ -179,6 +182,27 @@ impl Drop for Unmount {
     }
 }
 
+/// Where a program says that it is ready, as to systemd.
+struct Readiness(UnixDatagram);
+
+impl Readiness {
+    /// Lets a program that is to be started know of it.
+    fn of(command: &mut Command) -> Readiness {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let name = format!("zrfs-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        command.env("NOTIFY_SOCKET", format!("@{name}"));
+        Readiness(socket)
+    }
+
+    /// Waits for a moment.
+    fn is_said(&self) -> bool {
+        let mut text = [0; 32];
+        self.0.recv(&mut text).is_ok_and(|n| &text[..n] == b"READY=1")
+    }
+}
+
 /// A mount by a process of ours in the foreground. Both go when it goes out of scope.
 pub struct Mount {
     child: Child,
@@ -202,12 +226,11 @@ impl Mount {
         let mut command = command(mounter());
         command.arg("-f").arg(store).arg(mountpoint).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone().unwrap());
+        let ready = Readiness::of(&mut command);
         let mut child = command.spawn().unwrap();
         let start = Instant::now();
-        // `stat -f` asks the server, so a dead mount below is not taken for this one; nor is the directory for a mount,
-        // whose file system is of another kind.
-        let answers = || run("stat", &["-f", "-c", "%t", mountpoint.to_str().unwrap()]).out == "65735546\n";
-        while !is_mounted(mountpoint) || !answers() {
+        // What answers before is not all of it yet: what watches it, say, is started later.
+        while !ready.is_said() {
             let ended = child.try_wait().unwrap();
             if ended.is_some() || start.elapsed() > Duration::from_secs(20) {
                 let _ = child.kill();
@@ -215,8 +238,8 @@ impl Mount {
                 let _ = std::io::Seek::rewind(&mut log).and_then(|()| log.read_to_string(&mut text));
                 panic!("no mount: {ended:?} {text}");
             }
-            std::thread::sleep(Duration::from_millis(2));
         }
+        assert!(is_mounted(mountpoint));
         Mount { child, mountpoint: mountpoint.to_path_buf(), own: None }
     }
 

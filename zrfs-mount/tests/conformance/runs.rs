@@ -125,8 +125,9 @@ fn killed_runs_and_killed_servers_leave_nothing() {
     let dir = place();
     let start = |then: &str| {
         format!(
-            "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'echo $ZRFS_MOUNT >{0}/out; sleep 0.5; ls $ZRFS_MOUNT' & pid=$!; \
-             until test -s {0}/out; do sleep 0.01; done; {then}; wait $pid; echo $?; rm {0}/out",
+            "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'echo $ZRFS_MOUNT >{0}/out; \
+             until test -e {0}/go; do sleep 0.01; done; ls $ZRFS_MOUNT' & pid=$!; \
+             until test -s {0}/out; do sleep 0.01; done; {then}; sleep 0.3; touch {0}/go; wait $pid; echo $?; rm {0}/out {0}/go",
             dir.path().display(),
             mounter()
         )
@@ -150,8 +151,9 @@ fn killed_runs_and_killed_servers_leave_nothing() {
 fn a_process_left_behind_reads_on() {
     let dir = place();
     let script = format!(
-        "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'exec 3<$ZRFS_MOUNT/records/5; (sleep 2; cat <&3 >{0}/late) >/dev/null 2>&1 & exit 4'; \
-         echo $?; until test -s {0}/late; do sleep 0.05; done; cat {0}/late",
+        "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'exec 3<$ZRFS_MOUNT/records/5; \
+         (until test -e {0}/go; do sleep 0.01; done; cat <&3 >{0}/late) >/dev/null 2>&1 & exit 4'; \
+         echo $?; touch {0}/go; until test -s {0}/late; do sleep 0.05; done; cat {0}/late",
         dir.path().display(),
         mounter()
     );
