@@ -100,8 +100,8 @@ fn a_measurement_of_few_large_records_ends_in_time() {
     bytes(&path, &vec![&record[..]; 200]);
     let begin = std::time::Instant::now();
     measured(&["--batch", "200"], &path);
-    // At most four times 0.2 s, but for what is done once and for other tests that run meanwhile.
-    assert!(begin.elapsed() < std::time::Duration::from_secs(6), "{:?}", begin.elapsed());
+    // At most four times 0.2 s, but for what is done once and for what else the machine does: without an end it takes minutes.
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{:?}", begin.elapsed());
 }
 
 #[test]

@@ -311,7 +311,7 @@ fn an_interrupt_is_heard_while_waiting_for_standard_input() {
             wait_until_busy_or(&target, what);
         }
         child.signal(Signal::INT);
-        let out = child.ends_within(Duration::from_secs(5));
+        let out = child.ends_within(Duration::from_secs(20));
         assert_eq!(out.status.code(), Some(130), "{what}: {}", stderr(&out));
         assert!(stderr(&out).contains("nothing was left behind"), "{what}: {}", stderr(&out));
         assert!(names(dir.path()).is_empty(), "{what}: {:?}", names(dir.path()));

@@ -94,7 +94,7 @@ fn an_interrupt_ends_it_with_the_summary() {
         let out = child.wait_with_output().unwrap();
         let said = String::from_utf8(out.stdout).unwrap();
         assert!(out.status.success() && said.contains("bottleneck: "), "{args:?}: {}, {said}", out.status);
-        assert!(begin.elapsed() < Duration::from_secs(3), "{args:?}: {:?}", begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(30), "{args:?}: {:?}", begin.elapsed());
     }
 }
 

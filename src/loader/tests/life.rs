@@ -4,8 +4,8 @@ use super::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// In which a loader must be gone.
-const LIMIT: Duration = Duration::from_secs(1);
+/// In which a loader must be gone, on a machine that is busy with other things.
+const LIMIT: Duration = Duration::from_secs(5);
 /// After which a test says that it hangs.
 const HANGS: Duration = Duration::from_secs(30);
 
