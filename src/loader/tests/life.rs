@@ -7,7 +7,10 @@ use std::time::Instant;
 /// In which a loader must be gone, on a machine that is busy with other things.
 const LIMIT: Duration = Duration::from_secs(5);
 /// After which a test says that it hangs.
-const HANGS: Duration = Duration::from_secs(30);
+const HANGS: Duration = Duration::from_secs(120);
+/// Between two looks whether others have come to something. A yield instead gives way to whatever the machine does at its idle
+/// priority, too, each time for milliseconds.
+const MOMENT: Duration = Duration::from_micros(100);
 
 /// Drops the loader, in time.
 #[track_caller]
@@ -26,7 +29,7 @@ fn it_ends_in_every_state() {
             drop_in_time(new().build().unwrap(), "unused");
             let full = new().build().unwrap();
             while workers > 0 && full.stats().unwrap().ready < workers + prefetch {
-                std::thread::yield_now();
+                std::thread::sleep(MOMENT);
             }
             drop_in_time(full, "full");
             let held = new().build().unwrap();
@@ -73,14 +76,14 @@ fn a_transform_that_does_not_end_is_not_waited_for() {
         });
         let loader = builder.build().unwrap();
         while loader.stats().unwrap().working < 2 {
-            std::thread::yield_now();
+            std::thread::sleep(MOMENT);
         }
         drop_in_time(loader, "stuck");
         assert_eq!(ended.load(Ordering::Relaxed), 0);
         // They end on their own, and are forgotten.
         e.store(true, Ordering::Relaxed);
         while ended.load(Ordering::Relaxed) < 2 {
-            std::thread::yield_now();
+            std::thread::sleep(MOMENT);
         }
     });
 }
@@ -180,7 +183,7 @@ fn whatever_is_done_at_once_it_ends() {
                         loader.seek(step * 3).unwrap();
                         let before = taken.load(Ordering::Relaxed);
                         while taken.load(Ordering::Relaxed) < before + 2 {
-                            std::thread::yield_now();
+                            std::thread::sleep(MOMENT);
                         }
                         loader.restore(&state).unwrap();
                     }
@@ -253,7 +256,7 @@ fn nothing_is_left_of_those_that_ended() {
         // A thread that was waited for is in the system's list for a moment longer.
         let begin = Instant::now();
         while footprint().0 > before.0 && begin.elapsed() < LIMIT {
-            std::thread::yield_now();
+            std::thread::sleep(MOMENT);
         }
         let after = footprint();
         assert!(after.0 <= before.0, "threads: {} and then {}", before.0, after.0);

@@ -287,7 +287,7 @@ fn a_look_for_new_records_is_noted_when_it_is_done() {
         let held = fs.states[0].grown.lock().unwrap();
         scope.spawn(|| assert!(fs.refresh(0).is_ok()));
         while fs.stream(0).unwrap().len() == 1 {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(100));
         }
         assert_eq!(refreshed(), 0);
         drop(held);

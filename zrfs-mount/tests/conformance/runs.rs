@@ -125,15 +125,16 @@ fn killed_runs_and_killed_servers_leave_nothing() {
     let dir = place();
     let start = |then: &str| {
         format!(
-            "export TMPDIR={0}/tmp; {1} run {0}/s -- sh -c 'echo $ZRFS_MOUNT >{0}/out; \
+            "export TMPDIR={0}/tmp; rm -f {0}/out {0}/go; {1} run {0}/s -- sh -c 'echo $ZRFS_MOUNT >{0}/out; \
              until test -e {0}/go; do sleep 0.01; done; ls $ZRFS_MOUNT' & pid=$!; \
-             until test -s {0}/out; do sleep 0.01; done; {then}; sleep 0.3; touch {0}/go; wait $pid; echo $?; rm {0}/out {0}/go",
+             until test -s {0}/out; do sleep 0.01; done; {then}; sleep 0.3; touch {0}/go; wait $pid; echo $?",
             dir.path().display(),
             mounter()
         )
     };
     let killed = shell(&start("kill -9 $pid"));
-    assert_eq!(killed.out, "137\n", "{killed:?}");
+    // The command may yet see the mount before it goes.
+    assert!(killed.out.lines().any(|line| line == "137"), "{killed:?}");
     wait_until("the server cleans up", || leftovers(dir.path()).is_empty());
     let server = format!("kill -9 $(pgrep -f '[b]ackground-child.*{}/s')", dir.path().display());
     let killed = shell(&start(&server));
