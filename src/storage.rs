@@ -101,7 +101,7 @@ pub trait StoreFile: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Disk {
     /// A directory's handle and the path it stands for; without it, paths mean what they mean to the process.
-    pinned: Option<(Descriptor, PathBuf)>,
+    pinned: Option<(Arc<DiskFile>, PathBuf)>,
 }
 
 impl Disk {
@@ -110,7 +110,7 @@ impl Disk {
         if let Some((handle, dir)) = &self.pinned
             && let Ok(below) = path.strip_prefix(dir)
         {
-            return Ok((handle.file()?.as_fd(), if below.as_os_str().is_empty() { Path::new(".") } else { below }));
+            return Ok((handle.0.file()?.as_fd(), if below.as_os_str().is_empty() { Path::new(".") } else { below }));
         }
         Ok((CWD, path))
     }
@@ -134,6 +134,13 @@ impl Storage for Disk {
         self.open_shared(path, OFlags::RDWR)
     }
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
+        // A lock on the pinned directory is on the handle by which all is opened: a child has both, or none.
+        if let Some((handle, dir)) = &self.pinned
+            && path == dir
+            && !rustix::fs::fcntl_getfl(handle.0.file()?)?.contains(OFlags::PATH)
+        {
+            return Ok(handle.clone());
+        }
         self.open_shared(path, OFlags::RDONLY | OFlags::DIRECTORY)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
@@ -170,7 +177,7 @@ impl Storage for Disk {
         // One that may be passed through and not be read can have no other handle.
         let handle = open(OFlags::RDONLY)
             .or_else(|e| if e.kind() == io::ErrorKind::PermissionDenied { open(OFlags::PATH) } else { Err(e) })?;
-        Ok(Arc::new(Disk { pinned: Some((Descriptor::new(handle)?, dir.to_path_buf())) }))
+        Ok(Arc::new(Disk { pinned: Some((Arc::new(DiskFile(Descriptor::new(handle)?)), dir.to_path_buf())) }))
     }
 }
 

@@ -27,7 +27,7 @@ impl Process {
     /// Whether it has ended, though nobody may have been told yet.
     fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) != Ok(0)
+        matches!(poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(1..))
     }
 }
 
