@@ -2,7 +2,7 @@
 //! A lock that one of them held is never given back there, so a child waits for no lock that it inherited.
 
 use crate::error::Error;
-use crate::sys::this_process;
+use crate::sys::{Once, this_process};
 use std::path::Path;
 use std::sync::{
     Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
@@ -66,6 +66,33 @@ impl Maker {
     }
 }
 
+/// What the threads of a process keep together and could make again. A child that finds it taken begins another.
+#[derive(Debug)]
+pub(crate) struct Cached<T> {
+    maker: Maker,
+    new: fn() -> T,
+    value: Mutex<T>,
+    next: Once<Cached<T>>,
+}
+
+impl<T: Send> Cached<T> {
+    /// What `new` makes, for the start.
+    pub(crate) fn new(new: fn() -> T) -> Self {
+        Cached { maker: Maker::here(), new, value: Mutex::new(new()), next: Once::new() }
+    }
+
+    /// Takes the lock. A panic of who had it changes nothing.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        let mut cached = self;
+        loop {
+            match cached.maker.lock(&cached.value) {
+                Some(guard) => return guard,
+                None => cached = cached.next.get_or_make(|| Cached::new(cached.new)),
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,5 +113,17 @@ mod tests {
             drop((held, written));
             assert_eq!(waits.join().unwrap(), (Some(1), Some(2)));
         });
+    }
+
+    #[test]
+    fn a_child_that_finds_it_taken_has_its_own() {
+        let mut cached: Cached<u32> = Cached::new(u32::default);
+        *cached.lock() = 5;
+        // As it is in a child.
+        cached.maker = Maker::default();
+        assert_eq!(*cached.lock(), 5);
+        let held = cached.value.lock().unwrap();
+        *cached.lock() += 1;
+        assert_eq!((*cached.lock(), *held), (1, 5));
     }
 }

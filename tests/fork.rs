@@ -12,12 +12,15 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use zrfs::dataset::RaggedWriter;
+use zrfs::format::dtype::DType;
 use zrfs::format::{Codec, Layout};
 use zrfs::loader::{Failure, LoadError};
-use zrfs::{Error, Loader, OpenOptions, SharedWriter, Source, Store, WriterOptions};
+use zrfs::{Error, Loader, OpenOptions, SharedWriter, Source, Store, Stream, WriterOptions};
 
 const FORKS: usize = 50;
 
@@ -128,7 +131,7 @@ fn a_child_that_closes_what_it_inherited_is_told() {
         let others: Vec<File> = (0..64).map(|_| File::open("/proc/self/exe").unwrap()).collect();
         let told = store.read(7).unwrap_err().to_string();
         assert!(
-            told.contains("a fork of the one that opened it, does not have this file; open the store here anew"),
+            told.contains("a fork of the one that opened it, does not have this file; open it here anew"),
             "{told}"
         );
         let indices: Vec<u64> = (0..1500).collect();
@@ -167,20 +170,24 @@ fn descriptors_of_parts(store: &Path) -> Vec<i32> {
 
 /// Does `work` while threads read the store in several ways, so that its locks are taken most of the time.
 fn while_it_is_read(store: &Store, work: impl FnOnce()) {
+    let read = |thread| match thread {
+        0 => assert_eq!(store.refresh().unwrap(), 1500),
+        // One after the other, so that the files' lock is taken all the time.
+        1 => (0..300).for_each(|i| assert_eq!(store.read(i * 41 % 1500).unwrap(), record(i * 41 % 1500))),
+        _ => assert!(all_is_well(store)),
+    };
+    while_threads(read, work);
+}
+
+/// Does `work` while four threads do theirs again and again.
+fn while_threads(theirs: impl Fn(usize) + Sync, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let stop = &stop;
+            let (stop, theirs) = (&stop, &theirs);
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    match thread {
-                        0 => assert_eq!(store.refresh().unwrap(), 1500),
-                        // One after the other, so that the files' lock is taken all the time.
-                        1 => {
-                            (0..300).for_each(|i| assert_eq!(store.read(i * 41 % 1500).unwrap(), record(i * 41 % 1500)))
-                        }
-                        _ => assert!(all_is_well(store)),
-                    }
+                    theirs(thread);
                 }
             });
         }
@@ -188,6 +195,36 @@ fn while_it_is_read(store: &Store, work: impl FnOnce()) {
         stop.store(true, Ordering::Relaxed);
         done.unwrap();
     });
+}
+
+/// For these, too, threads take locks, and never wait for one in a child.
+#[test]
+fn a_child_finds_shapes_and_names_whatever_its_parents_threads_were_doing() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let (path, files, packed) = (dir.path().join("s"), dir.path().join("files"), dir.path().join("packed"));
+    let mut writer = RaggedWriter::create(&path, WriterOptions::new(Codec::Raw), DType::parse("|u1").unwrap()).unwrap();
+    let (shape, content) = (|i: u64| [i % 5 + 1, 2], [0; 10]);
+    for i in 0..2000 {
+        writer.append(&[(&shape(i), &content[..shape(i)[0] as usize * 2])]).unwrap();
+    }
+    writer.close().unwrap();
+    std::fs::create_dir(&files).unwrap();
+    (0..500).for_each(|i| std::fs::write(files.join(format!("file {i}")), "x").unwrap());
+    let pack = Command::new(env!("CARGO_BIN_EXE_zrfs")).arg("pack").args([&files, &packed]).output().unwrap();
+    assert!(pack.status.success(), "{pack:?}");
+    let (stream, packed) = (Stream::open(&path).unwrap(), Source::open(&packed).unwrap());
+    let Source::Dataset(packed) = &packed else { panic!("no tree: {packed:?}") };
+    let tree = packed.tree().unwrap();
+    let all_are_found = || {
+        (0..2000).step_by(9).for_each(|i| assert_eq!(stream.shape(i).unwrap(), Some(shape(i).to_vec())));
+        (0..500).for_each(|i| assert!(tree.resolve(format!("file {i}").as_bytes()).unwrap().is_some(), "file {i}"));
+        true
+    };
+    while_threads(
+        |_| assert!(all_are_found()),
+        || (0..FORKS).for_each(|n| ends_well(fork(all_are_found), &format!("fork {n}"))),
+    );
 }
 
 #[test]

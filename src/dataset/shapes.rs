@@ -28,6 +28,8 @@ pub(super) struct ShapeIndex {
     /// The number of shapes in all, and where the next block will begin.
     count: u64,
     next_block: u64,
+    /// The fewest and the most dimensions of a shape.
+    dimensions: (usize, usize),
 }
 
 impl ShapeIndex {
@@ -37,8 +39,8 @@ impl ShapeIndex {
         let at = typed.shapes.ok_or_else(|| Error::corrupt(path, 0, "a ragged schema has no shapes"))?;
         let base = Base { end: at.offset, count: 0, start_crc: 0, tail_crc: 0 };
         let next_block = HEAD_LEN as u64;
-        let index = ShapeIndex { typed, checkpoints: Vec::new(), base, blocks: Vec::new(), count: 0, next_block };
-        index.go_on()
+        let (checkpoints, blocks, dimensions) = (Vec::new(), Vec::new(), (usize::MAX, 0));
+        ShapeIndex { typed, checkpoints, base, blocks, count: 0, next_block, dimensions }.go_on()
     }
 
     /// The index over the store as `typed` has it now: what was scanned before is not scanned again, if it is still so.
@@ -79,6 +81,7 @@ impl ShapeIndex {
             decode_shape(&mut input, &mut shape).map_err(|reason| {
                 Error::corrupt(path, At::position(&input), format!("shape of record {k}: {reason}"))
             })?;
+            self.dimensions = with(self.dimensions, shape.len());
         }
         let end = At::position(&input);
         // A writer that completes the schema writes beyond the last shape, and then the number.
@@ -101,6 +104,12 @@ impl ShapeIndex {
             }
             self.count = block.end();
             self.next_block = block.after();
+            let (mut rest, mut shape) = (&block.shapes[..], Vec::new());
+            for _ in 0..block.count {
+                // What cannot be read is an error of its record, and may have any number.
+                let read = decode_shape(&mut rest, &mut shape);
+                self.dimensions = read.map_or((0, usize::MAX), |()| with(self.dimensions, shape.len()));
+            }
         }
         Ok(())
     }
@@ -108,6 +117,12 @@ impl ShapeIndex {
     /// Of how many records it has the shape.
     pub(super) fn count(&self) -> u64 {
         self.count
+    }
+
+    /// The number of dimensions that all records have; `None` if it differs.
+    pub(super) fn dimensions(&self) -> Option<usize> {
+        let (fewest, most) = self.dimensions;
+        (fewest == most).then_some(most)
     }
 
     /// The shape of record `index`, which must be below [`count`](ShapeIndex::count).
@@ -146,4 +161,9 @@ impl ShapeIndex {
         }
         Ok(None)
     }
+}
+
+/// The fewest and the most dimensions, with another shape's.
+fn with((fewest, most): (usize, usize), dimensions: usize) -> (usize, usize) {
+    (fewest.min(dimensions), most.max(dimensions))
 }

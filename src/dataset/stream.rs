@@ -2,6 +2,7 @@
 
 use super::shapes::ShapeIndex;
 use crate::error::{Error, Result};
+use crate::fork::Cached;
 use crate::format::npy;
 use crate::format::schema::bytes_of;
 use crate::format::{Kind, SCHEMA_FILE, Schema};
@@ -10,7 +11,7 @@ use crate::store::shapes::Typed;
 use crate::store::{Bad, OpenOptions, Store, Verified};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A shape is looked for so often while a writer completes the schema.
 const TRIES: usize = 4;
@@ -28,7 +29,7 @@ pub struct Stream {
     /// The schema, with its files kept open, as the shapes are read later, when the store may have been replaced and
     /// this one removed.
     typed: Option<Typed>,
-    shapes: Mutex<Option<Arc<ShapeIndex>>>,
+    shapes: Cached<Option<Arc<ShapeIndex>>>,
     /// Where the shapes of records are that a deletion of the dataset has yet to move.
     moved: HashMap<u64, u64>,
 }
@@ -64,7 +65,7 @@ impl Stream {
             let reason = format!("the schema says {said}, the header says {}", store.codec());
             return Err(Error::corrupt(&typed.path, 0, reason));
         }
-        Ok(Stream { store, typed, shapes: Mutex::new(None), moved: HashMap::new() })
+        Ok(Stream { store, typed, shapes: Cached::new(|| None), moved: HashMap::new() })
     }
 
     /// Reads from now on as if `doomed`, sorted from high to low, were deleted.
@@ -113,6 +114,21 @@ impl Stream {
         Ok(Some(shape))
     }
 
+    /// The number of dimensions of each of the first `length` records, where that is known to be the same: always for a dense
+    /// store, for a ragged one mostly. One look, whatever the length.
+    ///
+    /// # Errors
+    /// As [`shape`](Stream::shape).
+    pub fn dimensions(&self, length: u64) -> Result<Option<usize>> {
+        match self.schema().map(|schema| &schema.kind) {
+            Some(Kind::Dense { item_shape }) => Ok(Some(item_shape.len())),
+            Some(Kind::Ragged) if self.moved.is_empty() => {
+                length.checked_sub(1).map_or(Ok(None), |last| Ok(self.known(last)?.dimensions()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The bytes that make record `index` a .npy file when they stand before its own; `None` for a store of plain
     /// bytes.
     ///
@@ -155,18 +171,20 @@ impl Stream {
     }
 
     fn ragged_shape(&self, index: u64) -> Result<Vec<u64>> {
-        let known = {
-            let mut shapes = self.shapes.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*shapes {
-                Some(known) if index < known.count() => known.clone(),
-                // Not scanned yet, or before another process appended.
-                known => {
-                    let found = Arc::new(self.find(known.as_deref(), index)?);
-                    shapes.insert(found).clone()
-                }
+        self.known(index)?.shape(index)
+    }
+
+    /// The index of the shapes, with that of record `index`.
+    fn known(&self, index: u64) -> Result<Arc<ShapeIndex>> {
+        let mut shapes = self.shapes.lock();
+        match &*shapes {
+            Some(known) if index < known.count() => Ok(known.clone()),
+            // Not scanned yet, or before another process appended.
+            known => {
+                let found = Arc::new(self.find(known.as_deref(), index)?);
+                Ok(shapes.insert(found).clone())
             }
-        };
-        known.shape(index)
+        }
     }
 
     /// An index that has the shape of record `index`, made from what is `known` already.

@@ -323,3 +323,29 @@ fn a_mount_is_told_from_a_store() {
     fs::write(dir.path().join(".zrfs/info.json"), "{}").unwrap();
     assert!(error().contains("is a mount of one; give the store itself"), "{}", error());
 }
+
+#[test]
+fn the_number_of_dimensions_is_known_where_all_have_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("s");
+    let mut writer = RaggedWriter::create(&path, raw(), u1()).unwrap();
+    let one: (&[u64], &[u8]) = (&[2, 2], &[1, 2, 3, 4]);
+    writer.append(&[one; 40]).unwrap();
+    writer.close().unwrap();
+    let stream = Stream::open(&path).unwrap();
+    assert_eq!([0, 40].map(|length| stream.dimensions(length).unwrap()), [None, Some(2)]);
+    // Another reader, and this one, when some were appended.
+    let dimensions = |length| [&stream, &Stream::open(&path).unwrap()].map(|stream| stream.dimensions(length).unwrap());
+    let mut writer = RaggedWriter::open(&path, raw()).unwrap();
+    writer.append(&[one; 300]).unwrap();
+    writer.sync().unwrap();
+    assert_eq!(dimensions(340), [Some(2); 2]);
+    writer.append(&[(&[4], &[1, 2, 3, 4])]).unwrap();
+    writer.close().unwrap();
+    assert_eq!(dimensions(341), [None; 2]);
+    assert!(stream.dimensions(342).is_err());
+    let mut writer = DenseWriter::create(&dir.path().join("d"), raw(), u1(), vec![3, 1, 2]).unwrap();
+    writer.append(&[0; 6]).unwrap();
+    writer.close().unwrap();
+    assert_eq!(Stream::open(dir.path().join("d")).unwrap().dimensions(1).unwrap(), Some(3));
+}

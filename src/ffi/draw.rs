@@ -1,22 +1,21 @@
 //! Samplers by their text form: which records are in which batch.
 
 use super::code::{self, Failure};
-use super::handles::Handles;
+use super::handles::{Exclusive, Handles};
 use super::memory;
 use crate::sampler::Sampler;
 use std::ffi::c_char;
-use std::sync::{Mutex, PoisonError};
 
 /// What C sees of a sampler.
 #[allow(non_camel_case_types)]
 pub struct zrfs_sampler(());
 
-static SAMPLERS: Handles<zrfs_sampler, Mutex<Sampler>> = Handles::new("sampler");
+static SAMPLERS: Handles<zrfs_sampler, Exclusive<Sampler>> = Handles::new("sampler");
 
 /// Runs `work` with the sampler of a handle, one thread at a time.
 fn with<T>(handle: *const zrfs_sampler, work: impl FnOnce(&mut Sampler) -> Result<T, Failure>) -> Result<T, Failure> {
     let sampler = SAMPLERS.get(handle)?;
-    let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sampler = sampler.lock()?;
     work(&mut sampler)
 }
 
@@ -30,7 +29,7 @@ pub unsafe extern "C" fn zrfs_sampler_create(spec: *const c_char, length: u64, s
         let make = || {
             // SAFETY: the caller's promise is the same.
             let spec = unsafe { memory::utf8(spec, "spec") }?.parse()?;
-            Ok(Mutex::new(Sampler::new(spec, length)?))
+            Ok(Exclusive::new(Sampler::new(spec, length)?))
         };
         // SAFETY: the caller's promise is the same.
         unsafe { SAMPLERS.hand_over(sampler, "sampler", make) }

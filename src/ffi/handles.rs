@@ -9,7 +9,7 @@ use crate::fork::Maker;
 use crate::sys::Once;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 /// Numbers are multiples of this, as addresses of objects are.
@@ -86,6 +86,23 @@ impl<H, T: Send + Sync> Handles<H, T> {
     }
 }
 
+/// What one thread uses at a time. In a fork of the process that made it, it may be in the midst of a change for good.
+pub(super) struct Exclusive<T> {
+    maker: Maker,
+    value: Mutex<T>,
+}
+
+impl<T> Exclusive<T> {
+    pub(super) fn new(value: T) -> Self {
+        Exclusive { maker: Maker::here(), value: Mutex::new(value) }
+    }
+
+    /// Waits until no other thread uses it.
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, T>, Failure> {
+        patiently(|| self.maker.lock(&self.value))
+    }
+}
+
 fn patiently<G>(mut lock: impl FnMut() -> Option<G>) -> Result<G, Failure> {
     for _ in 0..TRIES {
         if let Some(guard) = lock() {
@@ -93,7 +110,10 @@ fn patiently<G>(mut lock: impl FnMut() -> Option<G>) -> Result<G, Failure> {
         }
         std::thread::sleep(PAUSE);
     }
-    Err(Failure::new(code::INTERNAL, "this process was forked while another thread was opening or closing a handle"))
+    Err(Failure::new(
+        code::INTERNAL,
+        "this process was forked while another thread was using the handle, or opening or closing one",
+    ))
 }
 
 #[cfg(test)]

@@ -2,10 +2,9 @@
 //! gives null or 0 here.
 
 use super::code::{self, Failure};
-use super::handles::Handles;
+use super::handles::{Exclusive, Handles};
 use super::memory;
 use crate::sampler::{Mode, Sampler as Drawn, Spec};
-use std::sync::{Mutex, PoisonError};
 
 /// What C sees of a sampler.
 pub struct Sampler(());
@@ -13,7 +12,7 @@ pub struct Sampler(());
 /// What a handle stands for.
 enum Stream {
     /// A sampler; `None` since it could not be brought to the step that was asked for.
-    Of(Mutex<Option<Box<Drawn>>>, Box<Drawn>),
+    Of(Exclusive<Option<Box<Drawn>>>, Box<Drawn>),
     /// Batches of no records, as loaderx gives them where there is nothing to draw from, or none are asked for.
     Empty,
 }
@@ -36,7 +35,7 @@ pub extern "C" fn cinit(length: u64, batch_size: u64, mode: u8, seed: u64) -> *m
             return SAMPLERS.add(Stream::Empty);
         }
         let sampler = Box::new(Drawn::new(Spec { seed, ..Spec::new(mode, batch_size) }, length)?);
-        SAMPLERS.add(Stream::Of(Mutex::new(Some(sampler.clone())), sampler))
+        SAMPLERS.add(Stream::Of(Exclusive::new(Some(sampler.clone())), sampler))
     };
     code::run(init).unwrap_or(std::ptr::null_mut())
 }
@@ -51,7 +50,7 @@ pub unsafe extern "C" fn cnext(s: *mut Sampler, indices: *mut u64, indices_len: 
     let next = || {
         let stream = SAMPLERS.get(s)?;
         let Stream::Of(sampler, _) = &*stream else { return Ok(0) };
-        let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sampler = sampler.lock()?;
         let Some(sampler) = &mut *sampler else {
             return Err(Failure::new(code::INVALID, "the sampler was sought to a step that it cannot reach"));
         };
@@ -69,7 +68,7 @@ pub extern "C" fn cseek(s: *mut Sampler, step: u64) {
     let seek = || {
         let stream = SAMPLERS.get(s)?;
         let Stream::Of(sampler, start) = &*stream else { return Ok(()) };
-        let mut sampler = sampler.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sampler = sampler.lock()?;
         let sought = sampler.get_or_insert_with(|| start.clone()).seek(step);
         if sought.is_err() {
             *sampler = None;

@@ -1,7 +1,7 @@
 //! Writing: dense stores, created or appended to.
 
 use super::code::{self, Failure};
-use super::handles::Handles;
+use super::handles::{Exclusive, Handles};
 use super::layout::{self, CreateOptions, MAX_DIMS};
 use super::memory;
 use crate::dataset::DenseWriter;
@@ -12,21 +12,20 @@ use crate::store::WriterOptions;
 use std::ffi::{c_char, c_void};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 /// What C sees of a writer.
 #[allow(non_camel_case_types)]
 pub struct zrfs_writer(());
 
 /// `None` once it was closed, while another thread still has it.
-type Writer = Mutex<Option<DenseWriter>>;
+type Writer = Exclusive<Option<DenseWriter>>;
 
 static WRITERS: Handles<zrfs_writer, Writer> = Handles::new("writer");
 
 /// Runs `work` with the writer of a handle, one thread at a time.
 fn with<T>(handle: *mut zrfs_writer, work: impl FnOnce(&mut DenseWriter) -> Result<T, Failure>) -> Result<T, Failure> {
     let writer = WRITERS.get(handle)?;
-    let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut writer = writer.lock()?;
     let closed = || Failure::new(code::HANDLE, "the writer was closed by another thread");
     writer.as_mut().ok_or_else(closed).and_then(work)
 }
@@ -40,7 +39,7 @@ unsafe fn add(
     make: impl FnOnce() -> Result<DenseWriter, Failure>,
 ) -> Result<(), Failure> {
     // SAFETY: the caller's promise is the same.
-    unsafe { WRITERS.hand_over(writer, "writer", || Ok(Mutex::new(Some(make()?)))) }
+    unsafe { WRITERS.hand_over(writer, "writer", || Ok(Exclusive::new(Some(make()?)))) }
 }
 
 /// # Safety
@@ -159,7 +158,7 @@ pub extern "C" fn zrfs_writer_sync(writer: *mut zrfs_writer) -> i32 {
 pub extern "C" fn zrfs_writer_close(writer: *mut zrfs_writer) -> i32 {
     code::code(|| {
         let writer = WRITERS.remove(writer)?;
-        let writer = writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let writer = writer.lock()?.take();
         Ok(writer.map_or(Ok(()), DenseWriter::close)?)
     })
 }

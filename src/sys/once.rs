@@ -8,6 +8,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Room for a value. Looking at it is a load, which a signal handler may do.
+#[derive(Debug)]
 pub(crate) struct Once<T> {
     /// Null, or from a box of this value's own.
     value: AtomicPtr<T>,
@@ -41,7 +42,6 @@ impl<T: Send + Sync> Once<T> {
     }
 
     /// The value, or what `make` makes where there is none yet.
-    #[cfg(any(feature = "capi", test))]
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             self.set(make());

@@ -4,12 +4,13 @@
 //! listing is sequential, so the kernel's read-ahead makes small blocks cheap.
 
 use crate::error::Result;
+use crate::fork::Cached;
 use crate::format::tree::NODE_LEN;
 use crate::storage::{StoreFile, read_exact_at};
 use lru::LruCache;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of a block: a whole number of nodes.
 pub(super) const BLOCK: u64 = 4 << 10;
@@ -20,7 +21,7 @@ const SHARDS: u64 = 8;
 /// Blocks a shard keeps: 2 MiB in all.
 const SHARD_BLOCKS: NonZeroUsize = NonZeroUsize::new((2 << 20) / (BLOCK * SHARDS) as usize).unwrap();
 
-type Shard = Mutex<LruCache<u64, Arc<[u8]>>>;
+type Shard = Cached<LruCache<u64, Arc<[u8]>>>;
 
 /// A file of known length, read by blocks.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl Blocks {
     /// The first `len` bytes of `file`; `path` is for errors.
     pub(super) fn new(file: Arc<dyn StoreFile>, path: &Path, len: u64) -> Blocks {
         // Unbounded and trimmed on insertion, as the bounded kind would claim all its memory now.
-        let shards = (0..SHARDS).map(|_| Mutex::new(LruCache::unbounded())).collect();
+        let shards = (0..SHARDS).map(|_| Cached::new(LruCache::unbounded)).collect();
         Blocks { file, path: path.to_path_buf(), len, shards }
     }
 
@@ -54,7 +55,7 @@ impl Blocks {
     fn block(&self, number: u64) -> Result<Arc<[u8]>> {
         let index = usize::try_from(number.rem_euclid(SHARDS)).unwrap_or_default();
         let Some(shard) = self.shards.get(index) else { return Ok(Arc::default()) };
-        if let Some(block) = shard.lock().unwrap_or_else(PoisonError::into_inner).get(&number) {
+        if let Some(block) = shard.lock().get(&number) {
             return Ok(Arc::clone(block));
         }
         // Read without the lock: two threads may read the same block, none waits for another's disk.
@@ -64,7 +65,7 @@ impl Blocks {
         if let Some(buf) = Arc::get_mut(&mut block) {
             read_exact_at(&*self.file, &self.path, buf, start, "the tree index")?;
         }
-        let mut cache = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = shard.lock();
         cache.put(number, Arc::clone(&block));
         if cache.len() > SHARD_BLOCKS.get() {
             cache.pop_lru();
@@ -73,9 +74,8 @@ impl Blocks {
     }
 
     #[cfg(test)]
-    #[allow(clippy::unwrap_used)]
     pub(super) fn cached_bytes(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().unwrap().iter().map(|(_, b)| b.len()).sum::<usize>()).sum()
+        self.shards.iter().map(|s| s.lock().iter().map(|(_, b)| b.len()).sum::<usize>()).sum()
     }
 }
 

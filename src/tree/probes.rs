@@ -5,9 +5,9 @@
 //! more than it may keep, and a look-up would read a dozen blocks. Kept as names, they cost some 100 bytes each, and
 //! a look-up reads two or three blocks whatever the directory's size.
 
+use crate::fork::Cached;
 use lru::LruCache;
 use std::cmp::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 /// Names kept, over all shards: every step of a search among 2^20 but the last six, or among a thousand directories
 /// of a thousand each. About 2 MiB with names of ordinary length, 6 MiB if every name has 255 bytes.
@@ -16,7 +16,7 @@ const NAMES: usize = 16 << 10;
 const SHARDS: usize = 8;
 
 /// A node's directory and name, by the node's id.
-type Shard = Mutex<LruCache<u64, (u64, Box<[u8]>)>>;
+type Shard = Cached<LruCache<u64, (u64, Box<[u8]>)>>;
 
 /// The names; only those of nodes that passed all of their checks are put in.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Probes {
 impl Probes {
     pub(super) fn new() -> Probes {
         // Unbounded and trimmed on insertion, as the bounded kind would claim its table now.
-        Probes { shards: (0..SHARDS).map(|_| Mutex::new(LruCache::unbounded())).collect() }
+        Probes { shards: (0..SHARDS).map(|_| Cached::new(LruCache::unbounded)).collect() }
     }
 
     fn shard(&self, id: u64) -> Option<&Shard> {
@@ -38,7 +38,7 @@ impl Probes {
 
     /// How the name of node `id`, a child of `dir`, compares with `name`; `None` if it is not kept.
     pub(super) fn compare(&self, dir: u64, id: u64, name: &[u8]) -> Option<Ordering> {
-        let mut shard = self.shard(id)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(id)?.lock();
         let (parent, kept) = shard.get(&id)?;
         (*parent == dir).then(|| kept.as_ref().cmp(name))
     }
@@ -46,7 +46,7 @@ impl Probes {
     /// Keeps the name of node `id`, a child of `dir`.
     pub(super) fn keep(&self, dir: u64, id: u64, name: &[u8]) {
         let Some(shard) = self.shard(id) else { return };
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = shard.lock();
         shard.put(id, (dir, name.into()));
         if shard.len() > NAMES / SHARDS {
             shard.pop_lru();
@@ -54,8 +54,7 @@ impl Probes {
     }
 
     #[cfg(test)]
-    #[allow(clippy::unwrap_used)]
     pub(super) fn kept(&self) -> usize {
-        self.shards.iter().map(|s| s.lock().unwrap().len()).sum()
+        self.shards.iter().map(|s| s.lock().len()).sum()
     }
 }
