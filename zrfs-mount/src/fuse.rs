@@ -219,29 +219,34 @@ impl Filesystem for Adaptor {
 
     fn readdir(&self, req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         self.follower.served(req.pid(), 0);
-        let list = || {
-            self.fs.readdir(ino.0, offset, &mut |e| {
-                reply.add(INodeNo(e.attr.ino), e.next, file_type(e.attr.kind), OsStr::from_bytes(e.name))
-            })
-        };
-        match self.guarded(Op::Readdir, ino.0, list) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
+        self.where_it_may_take_long(ino.0, move |fs| {
+            let list = || {
+                fs.readdir(ino.0, offset, &mut |e| {
+                    reply.add(INodeNo(e.attr.ino), e.next, file_type(e.attr.kind), OsStr::from_bytes(e.name))
+                })
+            };
+            match Self::guard(fs, Op::Readdir, ino.0, list) {
+                Ok(()) => reply.ok(),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     fn readdirplus(&self, req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         self.follower.served(req.pid(), 0);
-        let list = || {
-            self.fs.readdirplus(ino.0, offset, &mut |e| {
-                let (name, attr) = (OsStr::from_bytes(e.name), file_attr(&e.attr));
-                reply.add(attr.ino, e.next, name, &e.attr.ttl, &attr, Generation(0))
-            })
-        };
-        match self.guarded(Op::Readdirplus, ino.0, list) {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(e),
-        }
+        // The sizes of batches that are not dense are looked up record by record.
+        self.where_it_may_take_long(ino.0, move |fs| {
+            let list = || {
+                fs.readdirplus(ino.0, offset, &mut |e| {
+                    let (name, attr) = (OsStr::from_bytes(e.name), file_attr(&e.attr));
+                    reply.add(attr.ino, e.next, name, &e.attr.ttl, &attr, Generation(0))
+                })
+            };
+            match Self::guard(fs, Op::Readdirplus, ino.0, list) {
+                Ok(()) => reply.ok(),
+                Err(e) => reply.error(e),
+            }
+        });
     }
 
     fn statfs(&self, _req: &Request, ino: INodeNo, reply: ReplyStatfs) {

@@ -85,6 +85,12 @@ impl Fs {
 
     /// The most dimensions that a record of a batch has.
     pub(super) fn dimensions(&self, file: &File<'_>) -> zrfs::Result<u64> {
+        // Where not all have a shape, the one that has none is found below.
+        if file.count > 0
+            && let Ok(Some(all)) = file.stream.dimensions(file.stream.len())
+        {
+            return Ok(all as u64);
+        }
         let mut most = 0;
         self.for_chunks(&file.order, 0, file.count, |_, indices| {
             for &index in indices {
