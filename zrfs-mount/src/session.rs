@@ -159,6 +159,7 @@ pub fn serve(request: &Request, report: &mut dyn FnMut(Report) -> io::Result<()>
         }
     }
     signals.close();
+    fs.views().end_all();
     remove_own(request, &mountpoint);
     Ok(())
 }

@@ -219,6 +219,11 @@ impl Views {
         self.end_if(is_idle);
     }
 
+    /// Ends all.
+    pub fn end_all(&self) {
+        self.end_if(|_| true);
+    }
+
     fn end_if(&self, ends: impl Fn(&View) -> bool) {
         let mut table = lock(&self.table);
         let ids: Vec<u64> = table.views.values().filter(|view| ends(view)).map(|view| view.id).collect();

@@ -215,6 +215,18 @@ fn a_client_that_dies_leaves_nothing() {
 }
 
 #[test]
+fn the_memory_of_views_is_empty_when_the_mount_has_ended() {
+    let dir = TempDir::new().unwrap();
+    store(&dir.path().join("s"), "raw", &(0..9).map(|i| bytes(i, 5000)).collect::<Vec<_>>());
+    let mut mount = Mount::new(&dir.path().join("s"), &[]);
+    let script = "check()\nv.gather([1, 2])\nos.close(v.fd)\nassert v.memory[:8] == b'ZRFSVIEW'\n\
+                  os.kill(int(sys.argv[2]), signal.SIGTERM)\n\
+                  while any(v.memory[:]): time.sleep(0.01)";
+    succeeds(&run("python3", &["-c", &format!("{CLIENT}{script}"), &mount.path(), &mount.pid().to_string()]));
+    assert_eq!(mount.wait(), Some(0));
+}
+
+#[test]
 fn whatever_is_done_to_the_memory_does_no_harm() {
     let dir = TempDir::new().unwrap();
     store(&dir.path().join("s"), "zstd", &(0..2000).map(|i| bytes(i, 5000)).collect::<Vec<_>>());

@@ -73,6 +73,11 @@ impl<'d> Asked<'d> {
 }
 
 impl Fs {
+    /// The views of all users.
+    pub fn views(&self) -> &crate::views::Views {
+        &self.views
+    }
+
     /// A call about a view.
     pub(super) fn view_call(&self, caller: Caller, node: Node, command: u32, data: &[u8]) -> Result<Vec<u8>, Failure> {
         let asked = Asked::new(command, data)?;

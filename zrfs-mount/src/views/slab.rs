@@ -14,6 +14,9 @@ use mapping::Mapping;
 /// From several of these on, a slab is made of whole huge pages, where the system gives any.
 const HUGE: u64 = mapping::HUGE as u64;
 const PAGE: u64 = 4 << 10;
+/// From here on, whether the system has so much is asked before it is taken: short of memory, it gives all that others use for
+/// it, slower and slower, and then ends a process.
+const LARGE: u64 = 64 << 20;
 
 /// Shared memory of a fixed size. Dropping it gives the memory back at once, whoever still maps it: he sees zeros.
 #[derive(Debug)]
@@ -35,6 +38,9 @@ impl Slab {
     /// # Errors
     /// `ENOSPC` or `ENOMEM` if there is not so much memory, `EMFILE` if there are too many files.
     pub fn new(size: u64) -> Result<Slab, Errno> {
+        if size >= LARGE && available().is_some_and(|available| size > available) {
+            return Err(Errno::NOMEM);
+        }
         let file = memfd_create("zrfs-view", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, size)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -71,6 +77,14 @@ impl Drop for Slab {
     }
 }
 
+/// Bytes that the system can give, by its own estimate.
+fn available() -> Option<u64> {
+    let found = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 =
+        found.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?.split_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
 /// Reads from a slab's file as another program may write to it.
 pub fn read_at(file: &File, offset: u64, dst: &mut [u8]) -> Result<usize, Errno> {
     file.read_at(dst, offset).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
@@ -97,6 +111,15 @@ mod tests {
         slab.bytes_mut().fill(7);
         drop(slab);
         assert_eq!((read_at(&file, 0, &mut two), two), (Ok(3), [0; 3]));
+    }
+
+    #[test]
+    fn what_the_system_has_not_is_refused_before_it_is_taken() {
+        let available = available().unwrap();
+        assert!(available > 1 << 20);
+        for size in [available.next_multiple_of(HUGE) * 2, 1 << 50] {
+            assert_eq!(Slab::new(size).unwrap_err(), Errno::NOMEM, "{size}");
+        }
     }
 
     #[test]
