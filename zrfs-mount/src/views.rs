@@ -159,9 +159,7 @@ impl Views {
     /// # Errors
     /// `EMFILE` if the user has too many, `EIO` if the system has no random numbers.
     pub fn begin(self: &Arc<Self>, caller: Caller) -> Result<Arc<View>, Errno> {
-        // The thread that watches them is told as soon as their parents are, and may be slower.
-        let ended = self.life.get().and_then(Option::as_ref).map(Life::ended);
-        ended.into_iter().flatten().for_each(|process| self.process_ended(process));
+        self.end_those_of_ended_processes();
         let account = Account::open(&self.accounts, caller.uid)?;
         let watch = || {
             let started = Life::start(Arc::downgrade(self));
@@ -205,6 +203,12 @@ impl Views {
         if let Some(view) = gone {
             view.end();
         }
+    }
+
+    /// Ends what the thread that watches processes ends, too: it is told of an end when their parents are, and may be slower.
+    fn end_those_of_ended_processes(&self) {
+        let ended = self.life.get().and_then(Option::as_ref).map(Life::ended);
+        ended.into_iter().flatten().for_each(|process| self.process_ended(process));
     }
 
     /// Ends the views of a process.
@@ -298,8 +302,14 @@ impl Views {
             let indices = count.saturating_mul(8);
             // Batches that differ a little in size are not to outgrow it again and again.
             let roomy = bytes.max(before.saturating_add(before / 8));
-            let mut sizes = [roomy, bytes].into_iter().filter_map(Slab::size_for);
-            let size = sizes.find(|size| view.account.set(indices.saturating_add(*size)).is_ok());
+            let fitting = || {
+                let mut sizes = [roomy, bytes].into_iter().filter_map(Slab::size_for);
+                sizes.find(|size| view.account.set(indices.saturating_add(*size)).is_ok())
+            };
+            let size = fitting().or_else(|| {
+                self.end_those_of_ended_processes();
+                fitting()
+            });
             let Some(size) = size else {
                 view.account.set(indices)?;
                 return Err(Errno::NOSPC);

@@ -124,23 +124,36 @@ pub const IDLE: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Caller, Limits};
+    use super::super::{Caller, Limits, View};
     use super::*;
     use crate::errno::Errno;
 
     /// Whoever saw a process end counts on what it had, also while the thread that watches has not come to it.
     #[test]
     fn the_views_of_who_has_ended_are_in_nobodys_way() {
-        let views = Views::new(Limits { memory: 1 << 20, views: 1 });
+        let views = Views::new(Limits { memory: 1 << 20, views: 2 });
         assert!(views.life.set(Some(Life::new().unwrap())).is_ok());
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
-        let begin = |pid| views.begin(Caller { uid: 1000, pid }).map(|view| view.id);
-        let theirs = begin(child.id()).unwrap();
-        assert_eq!(begin(std::process::id()), Err(Errno::MFILE), "it is there");
-        drop(child.stdin.take());
-        assert!(child.wait().unwrap().success());
+        let start = || std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let end = |mut child: std::process::Child| {
+            drop(child.stdin.take());
+            assert!(child.wait().unwrap().success());
+        };
+        let begin = |pid| views.begin(Caller { uid: 1000, pid });
+        let room = |view: &View| {
+            let mut work = view.work.lock().unwrap();
+            views.room(view, &mut work, 700_000, 0).map(|slab| slab.capacity() >= 700_000)
+        };
         let ours = begin(std::process::id()).unwrap();
-        assert!(ours != theirs && views.count().0 == 1);
-        assert_eq!(begin(std::process::id()), Err(Errno::MFILE));
+        let child = start();
+        let theirs = begin(child.id()).unwrap();
+        assert_eq!((room(&theirs), room(&ours)), (Ok(true), Err(Errno::NOSPC)));
+        end(child);
+        assert_eq!((room(&ours), views.count().0), (Ok(true), 1));
+        let child = start();
+        begin(child.id()).unwrap();
+        assert_eq!(begin(std::process::id()).unwrap_err(), Errno::MFILE, "it is there");
+        end(child);
+        assert!(begin(std::process::id()).is_ok() && views.count().0 == 2);
+        assert_eq!(begin(std::process::id()).unwrap_err(), Errno::MFILE);
     }
 }
