@@ -202,7 +202,8 @@ impl Mount {
     /// The batch of a step, whose indices the mount draws among all records that there are by now.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a spec that is none; otherwise as [`gather`](Mount::gather).
+    /// [`Error::Invalid`] for a spec that is none, where there are no records, and for a step of mode `iid` that lies too far
+    /// for the mount to replay; otherwise as [`gather`](Mount::gather).
     pub fn sample(&self, spec: &Spec, step: u64) -> Result<Batch> {
         self.drawn(spec, step, 0)
     }
@@ -242,10 +243,9 @@ impl Mount {
         let (slot, sealed) = self.with_slot(draw).map_err(|e| {
             if e.raw_os_error() == Some(INVAL)
                 && let Ok(have) = self.records()
-                && have < length
+                && let Some(reason) = refusal::undrawable(&self.shared.path, have, length, spec, step)
             {
-                let path = self.shared.path.display();
-                return Error::invalid(format!("length {length}: {path} has {have} records"));
+                return Error::invalid(reason);
             }
             self.refused(e, spec.batch)
         })?;
@@ -332,7 +332,7 @@ impl Mount {
             Ok(()) => self.in_memory(slot, sealed, step),
             Err(e) => {
                 log::debug!("the memory of a view is not to be had ({e}); reading its file");
-                let read = self.by_file(sealed, step);
+                let read = self.by_file(sealed, step, &e);
                 shared.idle.put(slot);
                 read
             }
@@ -361,11 +361,18 @@ impl Mount {
         Ok(Batch { step, indices, parts: made })
     }
 
-    fn by_file(&self, sealed: &abi::View, step: u64) -> Result<Batch> {
+    /// The batch from the file of its view, where its memory is not to be had for the reason `socket`.
+    fn by_file(&self, sealed: &abi::View, step: u64, socket: &io::Error) -> Result<Batch> {
         let root = root_of(&self.shared.path);
-        let path = root.join(".zrfs/views").join(sealed.view.to_string());
+        let views = root.join(".zrfs/views");
+        let path = views.join(sealed.view.to_string());
         let failed = |e| Error::io("read", &path)(e);
-        let file = File::open(&path).map_err(failed)?;
+        let file = File::open(&path).map_err(|e| {
+            if views.is_dir() {
+                return failed(e);
+            }
+            Error::io("gather from", &self.shared.path)(refusal::out_of_reach(socket, e, sealed.view, root))
+        })?;
         let size = |n: u64| usize::try_from(n.min(sealed.bytes)).unwrap_or(usize::MAX);
         // Most fronts are small; a longer one is read anew.
         let mut front = vec![0; size(64 << 10)];

@@ -1,7 +1,9 @@
 //! What a mount's refusal of a batch means, in words: it answers with a number alone.
 
+use crate::sampler::{Mode, Spec};
 use rustix::io::Errno;
 use std::io;
+use std::path::Path;
 use zrfs_abi as abi;
 
 /// A refusal that was put into words, and the mount's own answer.
@@ -36,9 +38,49 @@ pub(super) fn explain(answer: io::Error, records: u64, server: &abi::Server) -> 
     io::Error::new(answer.kind(), Refusal { text, answer })
 }
 
+/// Why a mount that has `have` records draws no batch of a step among the first `length`, 0 for all; `None` where it could.
+pub(super) fn undrawable(path: &Path, have: u64, length: u64, spec: &Spec, step: u64) -> Option<String> {
+    let path = path.display();
+    if have == 0 {
+        Some(format!("{path} has no records, so there is nothing to draw"))
+    } else if have < length {
+        Some(format!("length {length}: {path} has {have} records"))
+    } else if spec.mode == Mode::Iid {
+        // Its generator cannot jump, and a mount replays no more for one call.
+        Some(format!(
+            "step {step} of {spec} is too far for the mount of {path}, which replays at most 2^28 draws for a batch; \
+             iid_counter, which draws others, has every step at once"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Why the bytes of a view are not to be had: neither from the socket, whose error `socket` is, nor from its file.
+pub(super) fn out_of_reach(socket: &io::Error, file: io::Error, view: u64, root: &Path) -> io::Error {
+    let root = root.display();
+    let text = format!(
+        "the mount has the batch, but this program can't reach its memory: not by the mount's socket ({socket}), as from \
+         another network namespace, and not as the file .zrfs/views/{view}, for {root} is only a part of the mount, or one \
+         mounted with --root; let the program (its container) see the root of a mount without --root, or share the network \
+         namespace of zrfs-mount"
+    );
+    io::Error::new(file.kind(), Refusal { text, answer: file })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_drawn_is_told_with_its_reason() {
+        let told = |have, length, spec: &str| undrawable(Path::new("/m"), have, length, &spec.parse().unwrap(), 9);
+        assert_eq!(told(0, 5, "cyclic,batch=2").unwrap(), "/m has no records, so there is nothing to draw");
+        assert_eq!(told(4, 5, "iid,batch=2").unwrap(), "length 5: /m has 4 records");
+        let far = told(4, 0, "iid,batch=2,seed=1").unwrap();
+        assert!(far.starts_with("step 9 of iid,batch=2,seed=1 is too far"), "{far}");
+        assert_eq!(told(4, 4, "cyclic,batch=2"), None);
+    }
 
     #[test]
     fn a_refusal_names_the_wish_the_limit_and_the_option() {
