@@ -244,7 +244,9 @@ int32_t zrfs_view_records(const zrfs_mount *mount, uint64_t *records);
 /* The records at these indices, in any order, repeats allowed. The mount gathers them into memory that it shares, which
  * zrfs_batch_release gives back for a later batch. More batches at a time than the mount gives a user: ZRFS_E_IO. */
 int32_t zrfs_view_gather(const zrfs_mount *mount, const uint64_t *indices, size_t n, zrfs_batch **batch);
-/* The batch of a step of the sampler `spec`, over the records that there are by now. */
+/* The batch of a step of the sampler `spec`, over the records that there are by now, or with `length=N` among its keys over
+ * the first N: that batch stays what it is while records are appended. ZRFS_E_INVALID for a length that is no number from 1 to
+ * the number of records, where there are none, and for a step of mode iid that lies too far for the mount to replay. */
 int32_t zrfs_view_sample(const zrfs_mount *mount, const char *spec, uint64_t step, zrfs_batch **batch);
 /* A loader whose batches the mount gathers: one or several ahead, while the last is used. */
 int32_t zrfs_view_loader(const zrfs_mount *mount, const zrfs_loader_options *options, zrfs_loader **loader);

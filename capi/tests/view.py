@@ -74,7 +74,22 @@ for step in range(5):
     assert number == step and same == drawn and np.array_equal(array, by_path)
 lib.zrfs_loader_destroy(loader)
 
+# Drawn from the first records alone, as by path; the key may stand anywhere behind the mode.
+for among in ["cyclic,batch=32,seed=7,length=500", "cyclic,length=500,batch=32,seed=7"]:
+    ok(lib.zrfs_view_sample(mount, among.encode(), c.c_uint64(3), c.byref(batch)))
+    step, drawn, array = take(batch)
+    assert step == 3 and max(drawn) < 500 and np.array_equal(array, np.load(f"{at}/batches/{among}/3.npy")), among
+
 # What is wrong is a code, and nothing is handed over.
+batch = c.c_void_p()
+for wrong, step, why in [
+    *((f"cyclic,batch=4,length={length}", 0, "length") for length in ["0", "1001", "05", "+5", "", "x", "9,length=9", 2**64]),
+    ("length=9,cyclic,batch=4", 0, "mode"),
+    ("iid,batch=1000", 1 << 60, "too far"),
+]:
+    code = lib.zrfs_view_sample(mount, wrong.encode(), c.c_uint64(step), c.byref(batch))
+    said = lib.zrfs_last_error().decode()
+    assert code == -10 and why in said and not batch.value, (wrong, code, said)
 one = (c.c_uint64 * 1)(N)
 for code, said in [
     (lib.zrfs_view_gather(mount, one, c.c_size_t(1), c.byref(batch)), -3),
