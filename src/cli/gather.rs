@@ -63,6 +63,8 @@ pub(super) fn run(args: &Args) -> Done {
     match Mount::find(&args.path)? {
         Some(mount) => {
             let mount = match &args.stream {
+                // As the store itself, which the mount only names after the path that it was mounted from.
+                Some(_) if !mount.is_dataset() => return Err(no_streams(args).into()),
                 Some(name) => mount.stream(name)?,
                 None if mount.chosen().is_some() => mount,
                 None => mount.stream(only(mount.streams().iter().map(|stream| &stream.name[..]), args)?)?,
@@ -70,18 +72,19 @@ pub(super) fn run(args: &Args) -> Done {
             let batch = mount.gather(&indices(args, mount.records()?)?)?;
             let Some(part) = batch.parts().first() else { return Ok(()) };
             let shape = mount.chosen().and_then(|stream| stream.shape.clone());
-            write(args, part.dtype().zip(shape), batch.len(), part.bytes())
+            let name = mount.is_dataset().then(|| part.name());
+            write(args, name, part.dtype().zip(shape), batch.len(), part.bytes())
         }
         None => {
             let source = Source::open_checked(&args.path)?;
-            let stream = choose(&source, args)?;
+            let (name, stream) = choose(&source, args)?;
             let indices = indices(args, stream.len())?;
             let (bytes, _) = stream.store().gather_packed(&indices)?;
             let typed = stream.schema().and_then(|schema| match &schema.kind {
                 Kind::Dense { item_shape } => Some((&schema.dtype, item_shape.clone())),
                 Kind::Ragged => None,
             });
-            write(args, typed, indices.len(), &bytes)
+            write(args, name, typed, indices.len(), &bytes)
         }
     }
 }
@@ -106,22 +109,28 @@ fn only<'a>(names: impl Iterator<Item = &'a str> + Clone, args: &Args) -> Result
     }
 }
 
-fn choose<'a>(source: &'a Source, args: &Args) -> Result<&'a Stream> {
-    let path = print::path(&args.path);
+fn no_streams(args: &Args) -> Error {
+    Error::invalid(format!("{} is one store and has no streams; leave --stream out", print::path(&args.path)))
+}
+
+/// The stream that is meant, and its name in a dataset.
+fn choose<'a>(source: &'a Source, args: &'a Args) -> Result<(Option<&'a str>, &'a Stream)> {
     match (source, &args.stream) {
-        (Source::Store(stream), None) => Ok(stream),
-        (Source::Store(_), Some(_)) => Err(Error::invalid(format!("{path} is one store and has no streams"))),
+        (Source::Store(stream), None) => Ok((None, stream)),
+        (Source::Store(_), Some(_)) => Err(no_streams(args)),
         (Source::Dataset(dataset), name) => {
             let name = match name {
                 Some(name) => &name[..],
                 None => only(dataset.streams().iter().map(|(name, _)| &name[..]), args)?,
             };
-            dataset.stream(name).ok_or_else(|| Error::invalid(format!("{path} has no stream {name:?}")))
+            let found = dataset.stream(name).map(|stream| (Some(name), stream));
+            found.ok_or_else(|| Error::invalid(format!("{} has no stream {name:?}", print::path(&args.path))))
         }
     }
 }
 
-fn write(args: &Args, typed: Option<(&DType, Vec<u64>)>, count: usize, bytes: &[u8]) -> Done {
+/// Writes a batch; `stream` is its name in a dataset.
+fn write(args: &Args, stream: Option<&str>, typed: Option<(&DType, Vec<u64>)>, count: usize, bytes: &[u8]) -> Done {
     let header = match (&args.npy, typed) {
         (None, _) => Vec::new(),
         (Some(_), Some((dtype, shape))) => {
@@ -130,8 +139,10 @@ fn write(args: &Args, typed: Option<(&DType, Vec<u64>)>, count: usize, bytes: &[
         }
         (Some(_), None) => {
             let path = print::path(&args.path);
-            let reason = format!("{path} has no records of one type and shape, so they are no array");
-            return Err(Error::invalid(reason).into());
+            let what = stream.map_or_else(|| path.to_string(), |name| format!("stream {name:?} of {path}"));
+            let reason =
+                "has no records of one type and shape, so they are no array; leave --npy out to have their bytes";
+            return Err(Error::invalid(format!("{what} {reason}")).into());
         }
     };
     if let Some(to) = args.npy.as_deref().filter(|to| !is_stdin(to)) {
