@@ -55,7 +55,7 @@ class View:
         except OSError:
             os.close(self.fd)
             raise
-        version, length, self.features, _, _, name = SERVER.unpack(server)
+        version, length, self.features, self.max_bytes, self.max_views, name = SERVER.unpack(server)
         if version != 1:
             raise OSError(f"{mountpoint} speaks version {version}")
         self.socket = b"\0" + name[:length]
@@ -65,8 +65,21 @@ class View:
     def _call(self, command, stream=0, count=0, rest=b"", size=0):
         data = bytearray(VIEW.pack(self.view, stream, 0, count, 0, 0, 0, 0, 0) + rest)
         data.extend(bytes(max(0, size - len(data))))
-        fcntl.ioctl(self.fd, command, data)
+        self._ask(command, data)
         self._answered(data)
+
+    def _ask(self, command, data):
+        """An ioctl; where the mount refuses more, the error names its limit."""
+        try:
+            fcntl.ioctl(self.fd, command, data)
+        except OSError as e:
+            if e.errno == errno.EMFILE:
+                why = f"one user has at most {self.max_views} views at a time; mount with a larger --max-views"
+            elif e.errno == errno.ENOSPC:
+                why = f"the views of one user have at most {self.max_bytes} bytes together; mount with a larger --view-memory"
+            else:
+                raise
+            raise OSError(e.errno, why) from None
 
     def _answered(self, data):
         self.view, _, _, _, _, slab, capacity, key, _ = VIEW.unpack_from(data)
@@ -93,7 +106,14 @@ class View:
         top = os.path.realpath(self.path)
         while os.stat(os.path.dirname(top)).st_dev == os.stat(top).st_dev and top != "/":
             top = os.path.dirname(top)
-        with open(os.path.join(top, ".zrfs/views", str(self.view)), "rb") as file:
+        views = os.path.join(top, ".zrfs/views")
+        if not os.path.isdir(views):
+            raise OSError(
+                f"the mount's socket is not in this network namespace, and the view's file not below {top}, which is a part of "
+                "the mount, or one with --root: let this program see the root of a mount without --root, or share the network "
+                "namespace of zrfs-mount"
+            )
+        with open(os.path.join(views, str(self.view)), "rb") as file:
             return file.read()
 
     def records(self):
@@ -101,6 +121,11 @@ class View:
         store = bytearray(32)
         fcntl.ioctl(self.fd, GET_STORE, store)
         return struct.unpack_from("=Q", store)[0]
+
+    def begin(self, stream=OWN):
+        """Has the mount make the view, if it did not yet."""
+        if self.view == 0:
+            self._call(BEGIN, stream)
 
     def gather(self, indices, stream=OWN):
         """The records at these indices, in one round trip if they are at most 2032."""
@@ -124,12 +149,11 @@ class View:
     def start_sample(self, batch, seed, step, mode=CYCLIC, rank=0, world=1, stream=OWN, length=0, wait_for=None):
         """Has the batch of a step gathered while this program goes on. In the same round trip it waits for the batch of another
         view that was started before, if one is given."""
-        if self.view == 0:
-            self._call(BEGIN, stream)
+        self.begin(stream)
         before = wait_for.view if wait_for else 0
         data = bytearray(VIEW.pack(self.view, stream, START, 0, 0, 0, 0, 0, before))
         data += SPEC.pack(mode, 0, batch, seed, rank, world, step, length)
-        fcntl.ioctl(self.fd, SAMPLE, data)
+        self._ask(SAMPLE, data)
         (wait_for or self)._answered(data)
 
     def wait(self):
@@ -172,7 +196,17 @@ class View:
 
 
 def samples(views, batch, seed, steps):
-    """The batches of so many steps, in two views by turns: the mount gathers the next while the caller uses this one."""
+    """The batches of so many steps, in two views by turns: the mount gathers the next while the caller uses this one. Where it
+    gives one view only, one batch after the other."""
+    try:
+        for view in views[:steps]:
+            view.begin()
+    except OSError as e:
+        if e.errno != errno.EMFILE:
+            raise
+        for step in range(steps):
+            yield views[0].sample(batch, seed, step)
+        return
     views[0].start_sample(batch, seed, 0)
     for step in range(steps):
         now, later = views[step % 2], views[(step + 1) % 2]

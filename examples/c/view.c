@@ -4,26 +4,46 @@
  *   cc -std=c99 -O2 -I include examples/c/view.c -o view
  *   ./view /mnt/images 5 17 0            the records at these indices
  *   ./view /mnt/images -s 100            100 shuffled batches of 256, whose indices the mount draws
+ *
+ * A batch is in memory shared with the mount; in a container with a network of its own it is read from the view's file.
  */
 #define _GNU_SOURCE
 #include "zrfs-abi.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 static struct zrfs_server server;
+static const char *mountpoint;
+static int by_file; /* the mount's socket is not to be had here */
 
 static void fail(const char *what)
 {
     fprintf(stderr, "view: %s: %s\n", what, strerror(errno));
+    exit(1);
+}
+
+/* The mount's answer to a call is an error: where that is a limit, it is named. */
+static void refused(const char *what)
+{
+    if (errno == EMFILE)
+        fprintf(stderr, "view: %s: one user has at most %llu views at a time; mount with a larger --max-views\n", what,
+                (unsigned long long)server.max_views);
+    else if (errno == ENOSPC)
+        fprintf(stderr, "view: %s: the views of one user have at most %llu bytes together; mount with a larger --view-memory\n",
+                what, (unsigned long long)server.view_memory);
+    else
+        fail(what);
     exit(1);
 }
 
@@ -42,7 +62,7 @@ static uint64_t number(const char *text)
     return value;
 }
 
-/* Asks the mount's socket for the memory of a view, and maps it. */
+/* Asks the mount's socket for the memory of a view, and maps it. Null if there is no such socket here. */
 static unsigned char *map(const struct zrfs_view *view)
 {
     struct sockaddr_un own, to;
@@ -66,9 +86,12 @@ static unsigned char *map(const struct zrfs_view *view)
     s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     /* An address without a name gets one from the kernel, to be answered at. */
     if (s < 0 || setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) ||
-        bind(s, (struct sockaddr *)&own, sizeof own.sun_family) ||
-        connect(s, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + server.socket_len)))
+        bind(s, (struct sockaddr *)&own, sizeof own.sun_family))
         fail("socket");
+    if (connect(s, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + server.socket_len))) {
+        close(s);
+        return NULL;
+    }
     request.view = view->view;
     request.key = view->key;
     if (send(s, &request, sizeof request, 0) < 0)
@@ -94,6 +117,42 @@ static unsigned char *map(const struct zrfs_view *view)
     return memory;
 }
 
+/* Maps the file of a view, which has the same bytes, below the mount's root: what the program was given, or a directory above. */
+static unsigned char *map_file(const struct zrfs_view *view, uint64_t *bytes)
+{
+    char path[PATH_MAX], name[PATH_MAX + 64], *end;
+    struct stat own, found;
+    void *memory;
+    int file;
+
+    if (!realpath(mountpoint, path) || stat(path, &own))
+        fail(mountpoint);
+    for (end = path + strlen(path); end; end = strrchr(path, '/')) {
+        *end = 0;
+        snprintf(name, sizeof name, "%s/.zrfs/views/%llu", path, (unsigned long long)view->view);
+        file = open(name, O_RDONLY | O_CLOEXEC);
+        if (file < 0)
+            continue;
+        if (fstat(file, &found))
+            fail(name);
+        if (found.st_dev == own.st_dev) {
+            *bytes = (uint64_t)found.st_size;
+            memory = mmap(NULL, *bytes, PROT_READ, MAP_PRIVATE, file, 0);
+            if (memory == MAP_FAILED)
+                fail(name);
+            close(file);
+            return memory;
+        }
+        close(file);
+    }
+    fprintf(stderr,
+            "view: the mount's socket is not in this network namespace, and the view's file not to be seen from %s, on a part "
+            "of the mount, or one with --root: let this program see the root of a mount without --root, or share the network "
+            "namespace of zrfs-mount\n",
+            mountpoint);
+    exit(1);
+}
+
 /* A view, and its memory here. */
 struct batch {
     struct zrfs_view view;
@@ -106,12 +165,16 @@ struct batch {
 static void take(struct batch *batch, const struct zrfs_view *answer)
 {
     batch->view = *answer;
-    if (answer->slab != batch->slab) {
-        if (batch->memory)
-            munmap(batch->memory, batch->capacity);
-        batch->memory = map(answer);
-        batch->slab = answer->slab;
-        batch->capacity = answer->capacity;
+    if (!by_file && answer->slab == batch->slab)
+        return;
+    if (batch->memory)
+        munmap(batch->memory, batch->capacity);
+    batch->slab = answer->slab;
+    batch->capacity = answer->capacity;
+    batch->memory = by_file ? NULL : map(answer);
+    if (!batch->memory) {
+        by_file = 1;
+        batch->memory = map_file(answer, &batch->capacity);
     }
 }
 
@@ -123,11 +186,11 @@ static void call(int fd, unsigned long what, struct batch *batch, struct zrfs_vi
     if (what == ZRFS_IOC_BEGIN)
         answer->stream = ZRFS_STREAM_OWN;
     if (ioctl(fd, what, answer))
-        fail("view");
+        refused("call");
 }
 
-/* The records at these indices. */
-static void gather(int fd, struct batch *batch, char **indices, int n)
+/* The records at these indices, of as many as there are. */
+static void gather(int fd, struct batch *batch, char **indices, int n, uint64_t records)
 {
     struct zrfs_view_large ask;
     int k;
@@ -135,10 +198,16 @@ static void gather(int fd, struct batch *batch, char **indices, int n)
     memset(&ask, 0, sizeof ask);
     ask.view.stream = ZRFS_STREAM_OWN;
     ask.view.count = (uint64_t)n;
-    for (k = 0; k < n; k++)
+    for (k = 0; k < n; k++) {
         ask.indices[k] = number(indices[k]);
+        if (ask.indices[k] >= records) {
+            fprintf(stderr, "view: there is no record %s: %s has %llu records, from 0 on\n", indices[k], mountpoint,
+                    (unsigned long long)records);
+            exit(1);
+        }
+    }
     if (ioctl(fd, ZRFS_IOC_GATHER_LARGE, &ask))
-        fail("gather");
+        refused("gather");
     take(batch, &ask.view);
 }
 
@@ -163,7 +232,7 @@ static void start(int fd, struct batch *batch, uint64_t step, struct batch *befo
     ask.spec.world = 1;
     ask.spec.step = step;
     if (ioctl(fd, ZRFS_IOC_SAMPLE, &ask))
-        fail("sample");
+        refused("sample");
     if (before)
         take(before, &ask.view);
 }
@@ -196,6 +265,7 @@ int main(int argc, char **argv)
 {
     struct batch batches[2], *now, *later;
     struct zrfs_view answer;
+    struct zrfs_store store;
     uint64_t steps = 1, step;
     int fd, k, drawn;
 
@@ -214,11 +284,16 @@ int main(int argc, char **argv)
         fprintf(stderr, "view: no steps\n");
         return 2;
     }
-    fd = open(argv[1], O_RDONLY | O_CLOEXEC);
+    mountpoint = argv[1];
+    fd = open(mountpoint, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        fail(argv[1]);
-    if (ioctl(fd, ZRFS_IOC_SERVER, &server) || server.version != ZRFS_ABI_VERSION)
+        fail(mountpoint);
+    if (ioctl(fd, ZRFS_IOC_SERVER, &server) || server.version != ZRFS_ABI_VERSION || ioctl(fd, ZRFS_IOC_STORE, &store))
         fail("not a zrfs mount");
+    if (store.records == 0) {
+        fprintf(stderr, "view: %s has no records\n", mountpoint);
+        return 1;
+    }
     memset(batches, 0, sizeof batches);
     now = &batches[0];
     later = &batches[1];
@@ -233,7 +308,7 @@ int main(int argc, char **argv)
         call(fd, ZRFS_IOC_WAIT, now, &answer);
         take(now, &answer);
     } else {
-        gather(fd, now, argv + 2, argc - 2);
+        gather(fd, now, argv + 2, argc - 2, store.records);
     }
     show(now);
     for (k = 0; k < 2; k++)

@@ -97,6 +97,12 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Whether what is said of a batch that can't be reached has the cause and what to do.
+pub fn names_the_way_out(said: &str) -> bool {
+    let words = ["socket", "view", "part of the mount", "--root", "network namespace of zrfs-mount"];
+    said.lines().count() == 1 && words.iter().all(|word| said.contains(word))
+}
+
 /// Bytes that differ from seed to seed and don't compress to nothing.
 pub fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
