@@ -92,9 +92,6 @@ fn in_a_container() {
 
 #[test]
 fn a_container_that_sees_a_part_is_told_what_to_do() {
-    if run("unshare", &["-rnm", "true"]).code != Some(0) {
-        return;
-    }
     let dir = TempDir::new().unwrap();
     let part = dir.path().join("part");
     std::fs::create_dir(&part).unwrap();
@@ -109,7 +106,7 @@ fn a_container_that_sees_a_part_is_told_what_to_do() {
             mount.path(),
             test.display()
         );
-        succeeds(&run("unshare", &["-rnm", "sh", "-c", &script]))
+        succeeds(&run("unshare", &["-nm", "sh", "-c", &script]))
     };
     let mount = Mount::new(&dir.path().join("s.zr"), &[]);
     assert!(ask(&mount, "").contains(&want));
@@ -123,13 +120,11 @@ fn a_container_that_sees_a_part_is_told_what_to_do() {
     refused(&Mount::new(&dir.path().join("s.zr"), &["--root", "records"]), "");
 }
 
-/// What `zrfs gather` says of a mount, where the command was built too.
+/// What `zrfs gather` says of a mount.
 #[test]
 fn the_command_on_a_mount() {
     let zrfs = Path::new(mounter()).with_file_name("zrfs");
-    if !zrfs.is_file() {
-        return;
-    }
+    assert!(zrfs.is_file(), "{} is missing: cargo build -p zrfs", zrfs.display());
     let dir = TempDir::new().unwrap();
     let zrfs = zrfs.to_str().unwrap();
     store(&dir.path().join("s.zr"), "raw", &[b"zero".to_vec(), b"one".to_vec()]);
