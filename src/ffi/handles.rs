@@ -136,4 +136,21 @@ mod tests {
         assert_eq!(*held, 1);
         assert_ne!(ONES.add(3).unwrap(), one);
     }
+
+    #[test]
+    fn a_fork_is_told_of_what_was_in_use() {
+        let mut used = Exclusive::new(5);
+        assert_eq!(*used.lock().unwrap(), 5);
+        // As it is in a child.
+        used.maker = Maker::default();
+        let held = used.value.lock().unwrap();
+        let told = used.lock().unwrap_err();
+        assert!(
+            told.code == code::INTERNAL && told.text.contains("forked while another thread was using"),
+            "{}",
+            told.text
+        );
+        drop(held);
+        assert_eq!(*used.lock().unwrap(), 5);
+    }
 }
