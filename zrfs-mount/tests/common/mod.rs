@@ -97,6 +97,12 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// What `measure` finds, up to three times until it is good enough: a machine that is busy with other things has no processor for
+/// what is done ahead of a reader.
+pub fn at_best<T>(mut measure: impl FnMut() -> T, good: impl Fn(&T) -> bool) -> T {
+    (1..3).map(|_| measure()).find(&good).unwrap_or_else(measure)
+}
+
 /// Whether what is said of a batch that can't be reached has the cause and what to do.
 pub fn names_the_way_out(said: &str) -> bool {
     let words = ["socket", "view", "part of the mount", "--root", "network namespace of zrfs-mount"];
