@@ -115,7 +115,7 @@ impl Disk {
         Ok((CWD, path))
     }
 
-    fn open_shared(&self, path: &Path, flags: OFlags) -> io::Result<Arc<dyn StoreFile>> {
+    fn open_shared(&self, path: &Path, flags: OFlags) -> io::Result<Arc<DiskFile>> {
         Ok(Arc::new(DiskFile(Descriptor::new(self.open_with(path, flags)?)?)))
     }
 
@@ -128,23 +128,22 @@ impl Disk {
 
 impl Storage for Disk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        self.open_shared(path, OFlags::RDONLY)
+        Ok(self.open_shared(path, OFlags::RDONLY)?)
     }
     fn open_rw(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        self.open_shared(path, OFlags::RDWR)
+        Ok(self.open_shared(path, OFlags::RDWR)?)
     }
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
         // A lock on the pinned directory is on the handle by which all is opened: a child has both, or none.
         if let Some((handle, dir)) = &self.pinned
             && path == dir
-            && !rustix::fs::fcntl_getfl(handle.0.file()?)?.contains(OFlags::PATH)
         {
             return Ok(handle.clone());
         }
-        self.open_shared(path, OFlags::RDONLY | OFlags::DIRECTORY)
+        Ok(self.open_shared(path, OFlags::RDONLY | OFlags::DIRECTORY)?)
     }
     fn create_new(&self, path: &Path) -> io::Result<Arc<dyn StoreFile>> {
-        self.open_shared(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+        Ok(self.open_shared(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?)
     }
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         let (dir, path) = self.locate(path)?;
@@ -173,11 +172,8 @@ impl Storage for Disk {
         self.open_with(path, OFlags::RDONLY | OFlags::DIRECTORY)?.sync_all()
     }
     fn pin(&self, dir: &Path) -> io::Result<Arc<dyn Storage>> {
-        let open = |how| self.open_with(dir, how | OFlags::DIRECTORY);
-        // One that may be passed through and not be read can have no other handle.
-        let handle = open(OFlags::RDONLY)
-            .or_else(|e| if e.kind() == io::ErrorKind::PermissionDenied { open(OFlags::PATH) } else { Err(e) })?;
-        Ok(Arc::new(Disk { pinned: Some((Arc::new(DiskFile(Descriptor::new(handle)?)), dir.to_path_buf())) }))
+        let handle = self.open_shared(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Ok(Arc::new(Disk { pinned: Some((handle, dir.to_path_buf())) }))
     }
 }
 
