@@ -7,8 +7,8 @@ use super::layout::LoaderOptions;
 use super::loader::{LOADERS, builder, zrfs_loader};
 use super::memory;
 use crate::client::Mount;
-use crate::error::{Error, Result};
-use crate::sampler::Spec;
+use crate::error::Error;
+use crate::sampler::{parse_length, parse_with};
 use std::ffi::c_char;
 
 /// What C sees of a mount.
@@ -98,38 +98,16 @@ pub unsafe extern "C" fn zrfs_view_sample(
     code::code(|| {
         let mount = MOUNTS.get(mount)?;
         // SAFETY: the caller's promise is the same.
-        let (spec, length) = drawn_among(unsafe { memory::utf8(spec, "spec") }?)?;
+        let (spec, [length]) =
+            parse_with(unsafe { memory::utf8(spec, "spec") }?, ["length"]).map_err(Error::invalid)?;
+        let length = parse_length(length).map_err(Error::invalid)?;
         let draw = || match length {
-            Some(length) => mount.sample_among(length, &spec, step),
+            Some(length) => mount.sample_among(length.get(), &spec, step),
             None => mount.sample(&spec, step),
         };
         // SAFETY: the caller's promise is the same.
         unsafe { BATCHES.hand_over(batch, "batch", || Ok(Held::new(draw()?))) }
     })
-}
-
-/// A sampler's text, and how many records it draws from: its key `length`, which may stand anywhere behind the mode and has
-/// one spelling, as in a mount's paths.
-fn drawn_among(text: &str) -> Result<(Spec, Option<u64>)> {
-    let (mut rest, mut lengths) = (Vec::new(), Vec::new());
-    for (place, part) in text.split(',').enumerate() {
-        match part.strip_prefix("length=").filter(|_| place > 0) {
-            Some(length) => lengths.push(length),
-            None => rest.push(part),
-        }
-    }
-    let spec = rest.join(",").parse()?;
-    let refused = |reason: &str| Error::invalid(format!("sampler {text:?}: {reason}"));
-    let length = match lengths[..] {
-        [] => None,
-        [length] => {
-            let plain = length.bytes().all(|byte| byte.is_ascii_digit()) && !length.starts_with('0');
-            let number = length.parse().ok().filter(|_| plain);
-            Some(number.ok_or_else(|| refused("length is a number of records, 1 or more, in plain digits"))?)
-        }
-        _ => return Err(refused("length is given twice")),
-    };
-    Ok((spec, length))
 }
 
 /// A loader over the mount.

@@ -9,12 +9,14 @@
 mod counter;
 mod feistel;
 mod iid;
+mod keys;
 mod lemire;
 mod plan;
 mod sfc64;
 mod spec;
 
 pub use iid::MAX_REPLAY;
+pub use keys::{parse_length, parse_with};
 pub use spec::{DEFAULT_SEED, Mode, Spec, Tail};
 
 use crate::error::{Error, Result};

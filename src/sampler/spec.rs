@@ -203,7 +203,7 @@ fn names(names: &[&str]) -> String {
 }
 
 /// A number in its one canonical spelling, so that two texts of one stream differ in nothing but order and defaults.
-fn decimal(key: &str, value: &str) -> Result<u64, String> {
+pub(super) fn decimal(key: &str, value: &str) -> Result<u64, String> {
     let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
     if !digits || (value.len() > 1 && value.starts_with('0')) {
         return Err(format!("{key}={value}: not a whole number from 0 to {}, written in plain digits", u64::MAX));

@@ -8,7 +8,7 @@ use crate::namespace::{MAX_INDEX, Node};
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use zrfs::Source;
-use zrfs::sampler::Spec;
+use zrfs::sampler::{Spec, parse_length, parse_with};
 use zrfs_abi::Announce;
 
 /// Files in `.zrfs/readahead` that were looked up, of which the last are remembered.
@@ -107,9 +107,9 @@ impl Fs {
     /// A sampler's spec with the keys `start`, `length`, `dir` and `stream`, which say where the order starts, over how many
     /// records it goes and of which files it is.
     fn parse(&self, text: &str) -> Result<Announcement, String> {
-        let (spec, [start, length, dir, stream]) = spec::parse(text, ["start", "length", "dir", "stream"])?;
+        let (spec, [start, length, dir, stream]) = parse_with(text, ["start", "length", "dir", "stream"])?;
         let start = start.map_or(Ok(0), |n| n.parse().map_err(|_| format!("start={n}: not a step")))?;
-        let length = spec::parse_length(length)?;
+        let length = parse_length(length)?;
         let s = match (&self.source, stream) {
             (Source::Store(_), None) => 0,
             (Source::Store(_), Some(_)) => return Err("stream=: only a dataset has streams".into()),

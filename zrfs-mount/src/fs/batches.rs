@@ -23,14 +23,14 @@ mod tests;
 pub use table::Table;
 
 use super::list::Listing;
-use super::{Attr, Failure, Fs, Kind, NAME_MAX, SOON, spec};
+use super::{Attr, Failure, Fs, Kind, NAME_MAX, SOON};
 use crate::errno::Errno;
 use crate::namespace::{Batch, Node, Part, parse_index, write_index};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use table::{List, Order, Pinned};
 use zrfs::format::Kind as SchemaKind;
-use zrfs::sampler::{Sampler, Spec};
+use zrfs::sampler::{Sampler, Spec, parse_length, parse_with};
 use zrfs::{Dataset, Source, Stream};
 
 /// Files of batches are looked up again after this long. A name then has its number anew if that was forgotten, and in so
@@ -216,8 +216,8 @@ impl Fs {
             log::info!("batches/{text}: {reason}");
             Errno::NOENT
         };
-        let (spec, [length]) = spec::parse(text, ["length"]).map_err(none)?;
-        let length = self.drawn_from(0, spec::parse_length(length).map_err(none)?)?;
+        let (spec, [length]) = parse_with(text, ["length"]).map_err(none)?;
+        let length = self.drawn_from(0, parse_length(length).map_err(none)?)?;
         let length = length.ok_or_else(|| none(format!("there are {} records", self.source.len())))?;
         Sampler::new(spec.clone(), length).map_err(|e| none(e.to_string()))?;
         Ok((spec, length))
